@@ -3,6 +3,7 @@ the first is recorded. Whatever slows the machine down for a second, or this pro
 
 from __future__ import annotations
 
+import os
 import random
 import statistics
 import time
@@ -15,6 +16,7 @@ import torch
 from benchmarks.sweep.programs import PROGRAMS
 
 from lanewise.capture.recorder import record
+from lanewise.capture.timing.yardstick import ASKS_FOR_PACE, Yardstick
 from lanewise.diagnose.explain import facts_of
 from lanewise.errors import LanewiseError
 from lanewise.measure.facts import Facts
@@ -22,7 +24,7 @@ from lanewise.replay.change import Change
 from lanewise.report.swept import Crossover
 from lanewise.sweep.crossover import crossover_of_steps, crossover_with_device
 from lanewise.sweep.operator_timing import OperatorTiming
-from lanewise.sweep.predicted import alone, order_of, predicted_sizes, timed_share
+from lanewise.sweep.predicted import alone, order_of, predicted_sizes, slower, timed_share
 from lanewise.sweep.recorded_step import first_step
 from lanewise.trace.reader import read
 
@@ -47,7 +49,8 @@ def in_turns(name: str, device: str, sizes: Sequence[int], out: Path) -> dict[st
     """What was measured and predicted of a program, as plain values.
 
     Its `between` is where nine of ten crossovers lie that are measured by rounds drawn again from those of the measurement.
-    `grown` is the prediction with the host's time, on a CPU the step's, at the first size as timed instead of as recorded.
+    On a CPU `as_fast` is the prediction as if the machine had been as fast when the step was recorded. `grown` is the
+    prediction with the host's time, on a CPU the step's, at the first size as timed instead of as recorded.
     """
     torch.manual_seed(0)
     torch.set_num_threads(1)
@@ -64,6 +67,7 @@ def _on_cpu(name: str, sizes: Sequence[int], out: Path) -> dict[str, Any]:
         for _ in timing.one_by_one():
             pass
         turns = timing.turns()
+    yardstick, paces = Yardstick(), list[float]()
     rounds: Rounds = []
     operators: Rounds = []
     for _ in range(_ROUNDS):
@@ -74,10 +78,13 @@ def _on_cpu(name: str, sizes: Sequence[int], out: Path) -> dict[str, Any]:
                 pairs.append((took, turn() * 1e6))
         rounds.append([took for took, _ in pairs])
         operators.append([took for _, took in pairs])
+        paces.append(yardstick.us())
     curve, whole = _quick(rounds), _quick(operators)
     now = facts.unprofiled.step_ns / 1e3
+    longer = slower(facts, statistics.quantiles(paces, n=4)[0])
     curves = {
-        "predicted": [[now + us - whole[0] for us in whole]],
+        "predicted": [[now + (us - whole[0]) * longer for us in whole]],
+        "as_fast": [[now + us - whole[0] for us in whole]],
         "grown": [[curve[0] + us - whole[0] for us in whole]],
     }
     row = _judged(sizes, [rounds], curves)
@@ -85,6 +92,7 @@ def _on_cpu(name: str, sizes: Sequence[int], out: Path) -> dict[str, Any]:
         "operators_us": whole,
         "operators_rounds_us": operators,
         "timed_share": timed_share(facts, first, timing.known),
+        "slower_when_recorded": longer,
     }
 
 
@@ -124,6 +132,7 @@ def _judged(sizes: Sequence[int], timed: list[Rounds], curves: dict[str, list[li
 
 def _recorded(name: str, step: Callable[[], Any], out: Path) -> Facts:
     """From a program that has run for a moment."""
+    os.environ[ASKS_FOR_PACE] = "1"
     begun = time.monotonic()
     while time.monotonic() - begun < _WARM_S:
         step()

@@ -112,6 +112,7 @@ class Bench:
         self.of_all_threads = False
         self.stopped_on: list[int] = []
         self.meter: Meter | None = None
+        self.paces: list[float] = []
         self.time = FakeTime()
         self.device = FakeDevice(self.time, "cpu")
         self.window = Window(
@@ -122,12 +123,18 @@ class Bench:
             recorded=self._recorded,
             done=lambda: self.log.append("done"),
             meter=lambda: self.meter,
+            pace=self._pace,
             now=self.time.now,
         )
 
     def _session(self, _: Device, all_threads: bool) -> tuple[FakeProfiler, FakeSize]:
         self.of_all_threads = all_threads
         return FakeProfiler(self.log, all_threads, self.stopped_on), FakeSize(self)
+
+    def _pace(self) -> float:
+        """The next of `paces`, or 0; it takes a millisecond."""
+        self.time.pass_us(1000)
+        return self.paces.pop(0) if self.paces else 0.0
 
     def _recorded(self, more: bool) -> bool:
         self.log.append("recorded")

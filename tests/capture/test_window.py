@@ -39,6 +39,18 @@ def test_timing_ends_before_the_profiler_is_attached() -> None:
     assert bench.log[0] == "prepare"
 
 
+@pytest.mark.parametrize(("paces", "said"), [([100.0, 120.0], 110.0), ([100.0], None), ([], None)])
+def test_the_hosts_pace_is_asked_for_around_the_timed_steps_and_no_part_of_them(
+    paces: list[float], said: float | None
+) -> None:
+    bench = Bench(SMALL)
+    bench.paces = paces
+    bench.steps(6, us=100.0)
+    assert bench.window.measured.yardstick_us == said
+    assert bench.window.measured.unprofiled is not None
+    assert bench.window.measured.unprofiled.median_us == 100.0
+
+
 def test_distortion_is_profiled_over_unprofiled() -> None:
     bench = Bench(Plan(active_min=10, active_max=10))
     bench.steps(100, us=100.0, profiled_us=190.0)

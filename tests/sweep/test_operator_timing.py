@@ -16,7 +16,7 @@ pytest.importorskip("torch")
 from lanewise.measure.signatures import Tensor
 from lanewise.sweep import operator_timing
 from lanewise.sweep.operator_arguments import Given
-from lanewise.sweep.operator_timing import WHOLE, Call, OperatorTiming, Order, main
+from lanewise.sweep.operator_timing import WHOLE, YARDSTICK, Call, OperatorTiming, Order, main
 
 
 def given(*shape: int, strides: tuple[int, ...] | None = None, dtype: str = "float") -> Given:
@@ -56,7 +56,8 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> dict[int, list[float]]:
 
 def test_the_outermost_with_a_kernel_is_timed_and_the_rest_left_out(timed: dict[int, list[float]]) -> None:
     # `linear` only calls `addmm`, of which `expand` is a part; what cannot be made is left out.
-    assert set(timed) == {2, 4, 5, 6, WHOLE}
+    assert set(timed) == {2, 4, 5, 6, WHOLE, YARDSTICK}
+    assert 0 < timed[YARDSTICK][0] < 0.1
 
 
 def test_together_they_take_longer_with_more_to_do(timed: dict[int, list[float]]) -> None:

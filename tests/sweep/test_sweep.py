@@ -19,7 +19,7 @@ from lanewise.show.report.json import sweep_json
 from lanewise.show.report.sweep_text import render_sweep
 from lanewise.sweep import sweep as room
 from lanewise.sweep.over import parse_over
-from lanewise.sweep.predicted import Predicted
+from lanewise.sweep.predicted import Predicted, slower
 from lanewise.sweep.recorded import Ended
 from lanewise.sweep.recorded_step import first_step, same_shapes
 from lanewise.sweep.sweep import sweep_of
@@ -29,8 +29,9 @@ from tests.support.builder import TraceBuilder
 PROGRAM = Program(script="train.py")
 
 
-def recording(batch: int, step_us: float) -> Trace:
-    b = TraceBuilder(metadata={"lanewise": {"schema": 1, "lanewise": "1", "unprofiled_step_us": step_us}})
+def recording(batch: int, step_us: float, yardstick_us: float = 0.0) -> Trace:
+    said = {"schema": 1, "lanewise": "1", "unprofiled_step_us": step_us, "yardstick_us": yardstick_us}
+    b = TraceBuilder(metadata={"lanewise": said})
     for _ in range(4):
         with b.step():
             with b.op("aten::mm", dims=[[batch, 64], [64, 64]], types=["float", "float"]):
@@ -45,15 +46,29 @@ def recording(batch: int, step_us: float) -> Trace:
     return b.build()
 
 
-def swept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, fails: str = "", constant: bool = False) -> Sweep:
-    """A sweep whose recordings are made here: 400 us and 10 for each item; predicted 5 % too long."""
+def swept(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    *,
+    fails: str = "",
+    constant: bool = False,
+    slower: dict[str, float] | None = None,
+) -> Sweep:
+    """A sweep whose recordings are made here: 400 us and 10 for each item; predicted 5 % too long. `slower`: by value, by
+    how much the host was, where it is known."""
     steps = {"1": 410.0, "16": 560.0, "64": 1040.0, "256": 2960.0}
 
     def record(program: Program, over: object, value: str, out: Path, options: object) -> Ended:
         return Ended(None, "CUDA out of memory") if value == fails else Ended(tmp_path / value)
 
     monkeypatch.setattr(room, "record", record)
-    monkeypatch.setattr(room, "read", lambda path: recording(1 if constant else int(path.name), steps[path.name]))
+
+    def read(path: Path) -> Trace:
+        by = slower.get(path.name, 1.0) if slower else 1.0
+        yardstick = 100 * by if slower else 0.0
+        return recording(1 if constant else int(path.name), by * steps[path.name], yardstick)
+
+    monkeypatch.setattr(room, "read", read)
     monkeypatch.setattr(
         room,
         "predicted_sizes",
@@ -81,6 +96,24 @@ def test_both_crossovers_are_told_and_shown_on_one_screen(monkeypatch: pytest.Mo
     data = json.loads(sweep_json(found))
     assert data["schema"] == SWEEP_SCHEMA
     assert data["points"][2]["step_us"] == 1040.0
+
+
+def test_a_host_that_others_slow_down_for_some_values_changes_no_crossover(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    found = swept(monkeypatch, tmp_path, slower={"16": 1.4, "64": 1.7, "256": 0.8})
+    assert found.measured is not None
+    assert found.measured.at == pytest.approx(40, rel=0.05)
+    assert [point.slower for point in found.points] == [1.0, 1.4, 1.7, 0.8]
+    assert found.points[1].step_us == pytest.approx(1.4 * 560)
+    assert "The host was 0.8 to 1.7 times as slow as for batch=1" in " ".join(shown(found).split())
+    assert "times as slow" not in shown(swept(monkeypatch, tmp_path, slower={"16": 1.1}))
+
+
+def test_growth_is_said_at_the_speed_of_the_recording() -> None:
+    assert slower(Facts(recording(1, 400.0, 150.0)), 100.0) == pytest.approx(1.5)
+    assert slower(Facts(recording(1, 400.0)), 100.0) == 1.0
+    assert slower(Facts(recording(1, 400.0, 150.0)), 0.0) == 1.0
 
 
 def test_a_value_that_fails_is_named_and_the_others_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

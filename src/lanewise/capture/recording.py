@@ -36,6 +36,7 @@ from lanewise.capture.profiling.unseen import Unseen
 from lanewise.capture.schedule import Plan
 from lanewise.capture.timing.energy import open_meter
 from lanewise.capture.timing.watchdog import Watchdog
+from lanewise.capture.timing.yardstick import ASKS_FOR_PACE, Yardstick
 from lanewise.capture.window import Phase, Window
 from lanewise.errors import LanewiseError
 from lanewise.trace.metadata import Fault, Recorded, to_json
@@ -205,6 +206,7 @@ class Recording:
             recorded=self._recorded,
             done=self._done,
             meter=open_meter,
+            pace=_pace,
         )
 
     def _attach(self, device: Device, all_threads: bool) -> tuple[Session, TraceSize]:
@@ -383,6 +385,7 @@ class Recording:
             lanewise=__version__,
             unprofiled_step_us=measured.unprofiled.median_us if measured.unprofiled else None,
             unprofiled=measured.unprofiled,
+            yardstick_us=measured.yardstick_us,
             profiled=measured.profiled,
             distortion=round(distortion, 4) if distortion else None,
             distortion_low=round(low, 4) if low else None,
@@ -453,6 +456,16 @@ class Recording:
             self._own.uninstall()
             self.finder.uninstall()
             self.finder.remove_late()
+
+
+def _pace() -> float:
+    """How fast the host is, where that is asked for: `lanewise sweep` compares what was recorded at several moments."""
+    if not os.environ.get(ASKS_FOR_PACE):
+        return 0.0
+    try:
+        return Yardstick().us()
+    except Exception:
+        return 0.0
 
 
 def _number(name: str) -> int | None:

@@ -89,6 +89,7 @@ class Measured:
 
     def __init__(self) -> None:
         self.unprofiled: StepTimes | None = None
+        self.yardstick_us: float | None = None
         self.profiled: StepTimes | None = None
         self.interval: tuple[float, float] | None = None
         self.settled_after: int | None = None
@@ -122,6 +123,7 @@ class Window:
             True. Between boundaries, and at the end, what there is is all that there will be.
         done: called once, when recording is over; whatever is installed in the program can go.
         meter: counts what the device draws in the steps after the recorded ones, if it can.
+        pace: how long the yardstick takes, us (`timing.yardstick`), asked before and after the timed steps; 0 if unknown.
         now: the host clock, nanoseconds.
     """
 
@@ -135,6 +137,7 @@ class Window:
         recorded: Callable[[bool], bool],
         done: Callable[[], None],
         meter: Callable[[], Meter | None] = lambda: None,
+        pace: Callable[[], float] = lambda: 0.0,
         now: Callable[[], int] = time.perf_counter_ns,
     ) -> None:
         self.plan = plan
@@ -147,6 +150,8 @@ class Window:
         self._recorded = recorded
         self._done = done
         self._make_meter = meter
+        self._pace = pace
+        self._pace_before = 0.0
         self._meter: Meter | None = None
         self._now = now
         self._owner: weakref.ref[ThreadMark] | None = None
@@ -306,6 +311,7 @@ class Window:
             self._begin_warmup()
             return
         self.phase = Phase.TIMED
+        self._pace_before = self._pace()
         self._clock = StepClock(self._make_device(), marks=True, now=self._now)
         self._clock.open()
 
@@ -351,6 +357,8 @@ class Window:
         self._unprofiled_samples, _ = clock.samples()
         self.measured.unprofiled = clock.summary()
         self._clock = None
+        paces = (self._pace_before, self._pace())
+        self.measured.yardstick_us = sum(paces) / 2 if all(paces) else None
 
     def _begin_warmup(self) -> None:
         self._attach()

@@ -26,6 +26,7 @@ class SweepPoint(msgspec.Struct, frozen=True):
         predicted_us, predicted_regime: the same as predicted; None and "" where nothing was, and for the first value.
         host_us, device_us: what a step would take if the device, or the host, took no time; None without device work.
         predicted_device_us: the latter as predicted.
+        slower: how many times as long everything took on the host as while the first value was recorded; 1 if unknown.
         trace: the file. failed: why there is none, "" otherwise.
     """
 
@@ -39,6 +40,7 @@ class SweepPoint(msgspec.Struct, frozen=True):
     predicted_device_us: float | None = None
     trace: str = ""
     failed: str = ""
+    slower: float = 1.0
 
 
 class Crossover(msgspec.Struct, frozen=True):

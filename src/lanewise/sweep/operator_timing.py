@@ -19,13 +19,16 @@ from typing import Any
 import msgspec
 
 from lanewise.capture.lazy_torch import torch_part
+from lanewise.capture.timing.yardstick import Yardstick
 from lanewise.sweep.growth import Growth
 from lanewise.sweep.operator_arguments import Arguments, Given
 
-__all__ = ["WHOLE", "Call", "OperatorTiming", "Order", "Timed", "main"]
+__all__ = ["WHOLE", "YARDSTICK", "Call", "OperatorTiming", "Order", "Timed", "main"]
 
 WHOLE = -1
 """In place of a call: all that could be timed, one after another."""
+YARDSTICK = -2
+"""In place of a call: the yardstick, once, meanwhile."""
 
 _LEAST_ROUNDS, _MOST_ROUNDS, _ROUNDS_S = 4, 12, 4.0
 _TURN_S, _TURN_STEPS = 0.01, 2
@@ -71,7 +74,8 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class Timed(msgspec.Struct, frozen=True):
-    """A call, or `WHOLE`, and its times at each size, seconds; none where it is about to be tried."""
+    """A call, or `WHOLE`, and its times at each size, seconds; none where it is about to be tried. Or `YARDSTICK` and a
+    single time."""
 
     call: int
     seconds: list[float]
@@ -93,6 +97,7 @@ def main() -> None:
             say(timed)
         if timing.known and order.device == "cpu":
             say(Timed(WHOLE, timing.in_turns()))
+            say(Timed(YARDSTICK, [timing.yardstick_s]))
 
 
 @dataclass
@@ -119,11 +124,12 @@ class OperatorTiming:
     """The operators of an order.
 
     Attributes:
-        known: those that can be made, by call.
+        known: those that can be made, by call. yardstick_s: how long the yardstick took while they had turns, seconds.
     """
 
     def __init__(self, torch: Any, order: Order) -> None:
         self.known: dict[int, Any] = {}
+        self.yardstick_s = 0.0
         self._torch = torch
         self._order = order
         self._on_device = order.device != "cpu"
@@ -160,8 +166,11 @@ class OperatorTiming:
         rounds: list[list[float]] = []
         begun = time.perf_counter()
         turns = self.turns()
+        yardstick, paces = Yardstick(), list[float]()
         while len(rounds) < _LEAST_ROUNDS or (len(rounds) < _MOST_ROUNDS and time.perf_counter() - begun < _ROUNDS_S):
             rounds.append([turn() for turn in turns])
+            paces.append(yardstick.us() / 1e6)
+        self.yardstick_s = statistics.quantiles(paces, n=4)[0]
         return [statistics.quantiles(times, n=4)[0] for times in zip(*rounds, strict=True)]
 
     def turns(self) -> list[Callable[[], float]]:

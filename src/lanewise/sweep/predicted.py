@@ -21,10 +21,11 @@ from lanewise.replay.best_first import Wish
 from lanewise.replay.change import Change, pace, scale
 from lanewise.replay.simulate import simulate
 from lanewise.search import installed_first
-from lanewise.sweep.operator_timing import WHOLE, Order, Timed
+from lanewise.sweep.operator_timing import WHOLE, YARDSTICK, Order, Timed
 from lanewise.sweep.recorded_step import FirstStep, first_step, threads_of
+from lanewise.trace.metadata import from_metadata
 
-__all__ = ["Predicted", "alone", "order_of", "predicted_sizes", "timed_share"]
+__all__ = ["Predicted", "alone", "order_of", "predicted_sizes", "slower", "timed_share", "yardstick_of"]
 
 _MAIN = "import sys; sys.path[:] = {search!r}; from lanewise.sweep.operator_timing import main; main()"
 _ATTEMPTS, _LIMIT_S = 5, 300.0
@@ -62,14 +63,29 @@ def predicted_sizes(facts: Facts, sizes: Sequence[int]) -> tuple[list[Predicted]
     if not found:
         return None
     whole = found.pop(WHOLE, None)
+    (yardstick_s,) = found.pop(YARDSTICK, [0.0])
     share = timed_share(facts, step, found)
     if facts.on_cpu:
         if whole is None:
             return None
-        total = np.array(whole) * 1e6
+        # As they would have taken while the step was recorded.
+        total = np.array(whole) * 1e6 * slower(facts, yardstick_s * 1e6)
         now = facts.unprofiled.step_ns / 1e3
         return [Predicted(now + more, "", None) for more in (total - total[0]).tolist()], share
     return [_with_device(facts, step, found, place, size / sizes[0]) for place, size in enumerate(sizes)], share
+
+
+def slower(facts: Facts, yardstick_us: float) -> float:
+    """How many times as long everything took on the host while a step was recorded as at a moment with this yardstick; 1
+    where that is not known."""
+    then = yardstick_of(facts)
+    return then / yardstick_us if then and yardstick_us else 1.0
+
+
+def yardstick_of(facts: Facts) -> float:
+    """How long the yardstick took while a step was recorded, us; 0 where that is not known."""
+    recorded = from_metadata(facts.trace.metadata)
+    return (recorded.yardstick_us if recorded is not None else None) or 0.0
 
 
 def order_of(facts: Facts, step: FirstStep, sizes: Sequence[int]) -> Order:

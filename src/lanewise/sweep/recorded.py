@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lanewise.capture.script import Program
+from lanewise.capture.timing.yardstick import ASKS_FOR_PACE
 from lanewise.sweep.over import Over
 
 __all__ = ["Ended", "record"]
@@ -38,7 +39,7 @@ def record(program: Program, over: Over, value: str, out: Path, options: Sequenc
     words = ["run", "--stop", "--no-explain", *options, "--out", str(out), "--name", name, "--", *at.words]
     ended = subprocess.run(
         [sys.executable, "-m", "lanewise", *words],
-        env=os.environ | environment,
+        env=os.environ | environment | {ASKS_FOR_PACE: "1"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -18,7 +18,7 @@ from lanewise.report.quantity import format_quantity
 from lanewise.report.swept import SWEEP_SCHEMA, Crossover, Sweep, SweepPoint
 from lanewise.sweep.crossover import crossover_of_steps, crossover_with_device
 from lanewise.sweep.over import Over
-from lanewise.sweep.predicted import Predicted, alone, predicted_sizes
+from lanewise.sweep.predicted import Predicted, alone, predicted_sizes, slower, yardstick_of
 from lanewise.sweep.recorded import record
 from lanewise.sweep.recorded_step import same_shapes
 from lanewise.trace.reader import read
@@ -57,7 +57,9 @@ def sweep_of(
         if not points:
             # At once, as a machine that others use is as fast now as it was for the recording.
             grown, note = _predictions(over, measured)
-        points.append(_point(value, measured, str(ended.trace)))
+        points.append(
+            _point(value, measured, str(ended.trace), next((one for one in facts if one is not None), measured))
+        )
         facts.append(measured)
         say(f"{over.name}={value}: {format_quantity('time', measured.unprofiled.step_ns)} per step")
     there = [one for one in facts if one is not None]
@@ -110,10 +112,10 @@ def _swept(
     )
 
 
-def _point(value: str, facts: Facts, trace: str) -> SweepPoint:
+def _point(value: str, facts: Facts, trace: str, first: Facts) -> SweepPoint:
     step_us = round(facts.unprofiled.step_ns / 1e3, 3)
     if facts.on_cpu:
-        return SweepPoint(value, step_us=step_us, trace=trace)
+        return SweepPoint(value, step_us=step_us, trace=trace, slower=round(slower(facts, yardstick_of(first)), 3))
     host, device = alone(facts, Change())
     regime = REGIMES[facts.regime.name][1]
     return SweepPoint(value, step_us, regime, host_us=round(host, 3), device_us=round(device, 3), trace=trace)
@@ -146,7 +148,7 @@ def _crossovers(over: Over, points: Sequence[SweepPoint]) -> tuple[Crossover | N
                 known_sizes, first, [point.predicted_device_us or point.device_us or 0.0 for _, point in known]
             ),
         )
-    steps = [point.step_us or 0.0 for _, point in there]
+    steps = [(point.step_us or 0.0) / point.slower for _, point in there]
     predicted = [point.predicted_us or point.step_us or 0.0 for _, point in known]
     return crossover_of_steps(sizes, steps), crossover_of_steps(known_sizes, predicted)
 

@@ -74,7 +74,8 @@ class Recorded:
 
     Attributes:
         unprofiled_step_us: median step time before any profiler started in this process; None if no step was timed.
-        unprofiled: the samples behind it.
+        unprofiled: the samples behind it. yardstick_us: how long a fixed piece of work took just before and after these
+            (`lanewise.capture.timing.yardstick`); None where it was not asked for.
         profiled: the recorded steps on the same clock, those before the host times settled left out.
         distortion: profiled over unprofiled step time; 1.0 means that profiling cost nothing.
         distortion_low, distortion_high: 95 % bootstrap interval of it; None with fewer than 5 samples on a side.
@@ -102,6 +103,7 @@ class Recorded:
     lanewise: str = ""
     unprofiled_step_us: float | None = None
     unprofiled: StepTimes | None = None
+    yardstick_us: float | None = None
     profiled: StepTimes | None = None
     distortion: float | None = None
     distortion_low: float | None = None
@@ -243,6 +245,7 @@ _FIELDS: dict[str, Any] = {
     "graphs": captured_graphs,
     "unprofiled_step_us": _positive,
     "unprofiled": _times,
+    "yardstick_us": _positive,
     "profiled": _times,
     "distortion": _positive,
     "distortion_low": _positive,

@@ -29,6 +29,13 @@ def render_sweep(sweep: Sweep) -> RenderableType:
         notes.append(
             f"The steps are {share} off fixed costs and work on average: measure on an idle machine, or more values."
         )
+    paces = [one.slower for one in sweep.points if one.step_us is not None]
+    if paces and max(paces) / min(paces) > 1 + _SCATTERED:
+        first = f"{clean(sweep.name)}={clean(sweep.points[0].value)}"
+        notes.append(
+            f"The host was {min(paces):.1f} to {max(paces):.1f} times as slow as for {first}, as others use it: that is "
+            "taken off where the regime changes, not in the table."
+        )
     notes += [
         f"{clean(sweep.name)}={clean(one.value)}: nothing was recorded: {clean(one.failed, 200)}"
         for one in sweep.points
