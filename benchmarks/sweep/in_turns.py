@@ -24,7 +24,7 @@ from lanewise.replay.change import Change
 from lanewise.report.swept import Crossover
 from lanewise.sweep.crossover import crossover_of_steps, crossover_with_device
 from lanewise.sweep.operator_timing import OperatorTiming
-from lanewise.sweep.predicted import alone, order_of, predicted_sizes, slower, timed_share
+from lanewise.sweep.predicted import alone, grown_on_cpu, order_of, predicted_sizes, slower, timed_share
 from lanewise.sweep.recorded_step import first_step
 from lanewise.trace.reader import read
 
@@ -81,9 +81,9 @@ def _on_cpu(name: str, sizes: Sequence[int], out: Path) -> dict[str, Any]:
         paces.append(yardstick.us())
     curve, whole = _quick(rounds), _quick(operators)
     now = facts.unprofiled.step_ns / 1e3
-    longer = slower(facts, statistics.quantiles(paces, n=4)[0])
+    yardstick_us = statistics.quantiles(paces, n=4)[0]
     curves = {
-        "predicted": [[now + (us - whole[0]) * longer for us in whole]],
+        "predicted": [grown_on_cpu(facts, whole, yardstick_us)],
         "as_fast": [[now + us - whole[0] for us in whole]],
         "grown": [[curve[0] + us - whole[0] for us in whole]],
     }
@@ -92,7 +92,7 @@ def _on_cpu(name: str, sizes: Sequence[int], out: Path) -> dict[str, Any]:
         "operators_us": whole,
         "operators_rounds_us": operators,
         "timed_share": timed_share(facts, first, timing.known),
-        "slower_when_recorded": longer,
+        "slower_when_recorded": slower(facts, yardstick_us),
     }
 
 

@@ -301,11 +301,12 @@ class Recording:
             return
         self._raw = self._make_raw()
         theirs.export_chrome_trace(str(self._raw))
-        unprofiled = self.window.measured.unprofiled
+        measured = self.window.measured
         self.facts = Recorded(
             lanewise=__version__,
-            unprofiled=unprofiled,
-            unprofiled_step_us=unprofiled.median_us if unprofiled else None,
+            unprofiled=measured.unprofiled,
+            unprofiled_step_us=measured.unprofiled.median_us if measured.unprofiled else None,
+            yardstick_us=measured.yardstick_us,
             step_source="profiler",
             stopped_by="profiler",
             command=self._command(),

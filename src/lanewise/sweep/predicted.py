@@ -25,7 +25,7 @@ from lanewise.sweep.operator_timing import WHOLE, YARDSTICK, Order, Timed
 from lanewise.sweep.recorded_step import FirstStep, first_step, threads_of
 from lanewise.trace.metadata import from_metadata
 
-__all__ = ["Predicted", "alone", "order_of", "predicted_sizes", "slower", "timed_share", "yardstick_of"]
+__all__ = ["Predicted", "alone", "grown_on_cpu", "order_of", "predicted_sizes", "slower", "timed_share", "yardstick_of"]
 
 _MAIN = "import sys; sys.path[:] = {search!r}; from lanewise.sweep.operator_timing import main; main()"
 _ATTEMPTS, _LIMIT_S = 5, 300.0
@@ -68,11 +68,16 @@ def predicted_sizes(facts: Facts, sizes: Sequence[int]) -> tuple[list[Predicted]
     if facts.on_cpu:
         if whole is None:
             return None
-        # As they would have taken while the step was recorded.
-        total = np.array(whole) * 1e6 * slower(facts, yardstick_s * 1e6)
-        now = facts.unprofiled.step_ns / 1e3
-        return [Predicted(now + more, "", None) for more in (total - total[0]).tolist()], share
+        steps = grown_on_cpu(facts, [1e6 * seconds for seconds in whole], 1e6 * yardstick_s)
+        return [Predicted(us, "", None) for us in steps], share
     return [_with_device(facts, step, found, place, size / sizes[0]) for place, size in enumerate(sizes)], share
+
+
+def grown_on_cpu(facts: Facts, operators_us: Sequence[float], yardstick_us: float) -> list[float]:
+    """A step on a CPU at each size, us: as recorded, and longer by what its operators then take more, as they would have
+    taken it while the step was recorded. The operators were timed at a moment with this yardstick."""
+    by = slower(facts, yardstick_us)
+    return [facts.unprofiled.step_ns / 1e3 + by * (us - operators_us[0]) for us in operators_us]
 
 
 def slower(facts: Facts, yardstick_us: float) -> float:

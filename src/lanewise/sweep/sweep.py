@@ -43,7 +43,7 @@ def sweep_of(
     """
     points: list[SweepPoint] = []
     facts: list[Facts | None] = []
-    grown, note = None, ""
+    grown, note, yardstick_us = None, "", 0.0
     for value in over.values:
         ended = record(program, over, value, out, options)
         if ended.trace is None:
@@ -57,9 +57,8 @@ def sweep_of(
         if not points:
             # At once, as a machine that others use is as fast now as it was for the recording.
             grown, note = _predictions(over, measured)
-        points.append(
-            _point(value, measured, str(ended.trace), next((one for one in facts if one is not None), measured))
-        )
+            yardstick_us = yardstick_of(measured)
+        points.append(_point(value, measured, str(ended.trace), yardstick_us))
         facts.append(measured)
         say(f"{over.name}={value}: {format_quantity('time', measured.unprofiled.step_ns)} per step")
     there = [one for one in facts if one is not None]
@@ -112,10 +111,11 @@ def _swept(
     )
 
 
-def _point(value: str, facts: Facts, trace: str, first: Facts) -> SweepPoint:
+def _point(value: str, facts: Facts, trace: str, yardstick_us: float) -> SweepPoint:
+    """What was recorded with a value; `yardstick_us` is that of the first."""
     step_us = round(facts.unprofiled.step_ns / 1e3, 3)
     if facts.on_cpu:
-        return SweepPoint(value, step_us=step_us, trace=trace, slower=round(slower(facts, yardstick_of(first)), 3))
+        return SweepPoint(value, step_us=step_us, trace=trace, slower=round(slower(facts, yardstick_us), 3))
     host, device = alone(facts, Change())
     regime = REGIMES[facts.regime.name][1]
     return SweepPoint(value, step_us, regime, host_us=round(host, 3), device_us=round(device, 3), trace=trace)

@@ -7,17 +7,16 @@ seconds, varied by 13 to 24 % (standard deviation of the logarithm), and by 4 to
 
 from __future__ import annotations
 
-import statistics
 import time
 from typing import Any
 
 from lanewise.capture.lazy_torch import torch_part
+from lanewise.capture.timing.clock import quantile
 
 __all__ = ["ASKS_FOR_PACE", "Yardstick"]
 
 ASKS_FOR_PACE = "LANEWISE_PACE"
 """Of the environment: set where a recording is to say how fast the host was."""
-
 
 _CHAIN, _LOOP = 12, 300
 _PIECES = 60
@@ -38,7 +37,7 @@ class Yardstick:
         torch = self._torch
         with torch.no_grad(), torch.autocast("cpu", enabled=False):
             self._piece()
-            return statistics.quantiles([self._piece() for _ in range(_PIECES)], n=4)[0]
+            return quantile([self._piece() for _ in range(_PIECES)], 0.25)
 
     def _piece(self) -> float:
         begun = time.perf_counter()

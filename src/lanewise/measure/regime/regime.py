@@ -123,8 +123,10 @@ def judge(facts: Core) -> Regime:
     busy = float(np.median(table.table["busy"][table.steady])) if table.steady.any() else 0.0
     delay = _queue_delay(facts)
     share = min(1.0, busy / table.step_ns) if table.step_ns else 0.0
-    ends = (facts.unprofiled.low_ns, facts.unprofiled.high_ns) if not why and not queued else ()
-    low, high = (regime_at(table.class_ns, ns) for ns in ends) if ends else ("", "")
+    at_low, at_high = (
+        "" if why or queued or (other := regime_at(table.class_ns, end_ns)) == name else other
+        for end_ns in (facts.unprofiled.low_ns, facts.unprofiled.high_ns)
+    )
     return Regime(
         name,
         shares,
@@ -135,8 +137,8 @@ def judge(facts: Core) -> Regime:
         delay,
         queued,
         why,
-        at_low=low if low != name else "",
-        at_high=high if high != name else "",
+        at_low=at_low,
+        at_high=at_high,
     )
 
 
