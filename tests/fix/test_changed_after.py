@@ -45,7 +45,7 @@ def test_a_change_sends_calls_to_the_original_where_it_concerns_them_and_nowhere
 def test_a_guard_that_looks_at_nothing_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """All changes but those of the process, which is part of the kind of a call."""
     net, x, variant = applied("the whole")
-    monkeypatch.setattr(Ground, "look", lambda self, grad: ("", None))
+    monkeypatch.setattr(Ground, "look", lambda self, grad, holders: ("", None))
     found = what_is_wrong_after_changes(net, x, variant)
     missed = {what for what, change in CHANGES.items() if change.of(net)} - {"setting of the process"}
     assert {one.split(":")[0] for one in found if "took the fast path" in one} == missed

@@ -745,6 +745,44 @@ def test_shallow_copies_and_replicas_compute_with_their_own_weights() -> None:
     assert patch.dispatch.hits == 1
 
 
+@pytest.mark.parametrize("known", [1, 30])
+def test_copies_made_after_any_number_of_calls_compute_with_their_own_weights(known: int) -> None:
+    net = nn.Linear(4, 4).eval().requires_grad_(False)
+    patch = patched(net, (X,))
+    expected = net(X)
+
+    def twin() -> nn.Module:
+        made = copy.copy(net)
+        made._parameters = {name: nn.Parameter(torch.zeros_like(p), False) for name, p in net._parameters.items()}
+        return made
+
+    # Gone and made again: there are as many holders as once before.
+    for _ in range(3):
+        for _ in range(known):
+            assert torch.equal(net(X), expected)
+        other = twin()
+        for _ in range(known):
+            before = patch.dispatch.hits
+            assert not other(X).any()
+            assert patch.dispatch.hits == before
+            assert torch.equal(net(X), expected)
+            assert patch.dispatch.hits == before + 1
+        del other
+    assert not patch.dispatch.fallbacks
+
+
+def test_while_somebody_looks_into_the_module_its_calls_are_not_looked_at_closely() -> None:
+    net = nn.Linear(4, 4).eval().requires_grad_(False)
+    patch = patched(net, (X,))
+    looking = net._non_persistent_buffers_set  # as guards of torch's compiler do
+    net(X)
+    patch.dispatch._closely = None  # type: ignore[method-assign]
+    expected = patch.dispatch.original(X)
+    for _ in range(30):
+        assert torch.equal(net(X), expected)
+    del looking
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_a_patched_module_can_be_traced_and_exported() -> None:
     net = nn.Linear(4, 4).eval().requires_grad_(False)
@@ -847,7 +885,7 @@ def test_two_kinds_in_turns_and_another_patch_of_the_module_are_told_without_a_c
     other = ForwardPatch(net, lambda original: original)
     other.enable()
     other.disable()
-    assert patch.dispatch.ground.alone()
+    assert patch.dispatch.ground.alone(patch.dispatch.ground.holders())
     for x in (X, X[:1]):
         net(x)
     patch.dispatch._closely = None  # type: ignore[method-assign]
@@ -855,6 +893,6 @@ def test_two_kinds_in_turns_and_another_patch_of_the_module_are_told_without_a_c
         net(x)
     assert not patch.dispatch.fallbacks
     shallow = copy.copy(net)
-    assert not patch.dispatch.ground.alone()
+    assert not patch.dispatch.ground.alone(patch.dispatch.ground.holders())
     del shallow
-    assert patch.dispatch.ground.alone()
+    assert patch.dispatch.ground.alone(patch.dispatch.ground.holders())

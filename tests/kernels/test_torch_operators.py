@@ -127,3 +127,8 @@ def test_what_ships_untuned_is_close_to_the_fastest_candidate():
     known = {name: ratio for name, ratio in ratios.items() if ratio is not None}
     assert len(known) > 60
     assert max(known.values()) < 1.03, known
+
+
+def test_a_product_without_bias_may_leave_it_out() -> None:
+    a, b = torch.randn(4, 3), torch.randn(3, 5)
+    assert torch.allclose(torch.ops.lanewise.split_product(a, b), a @ b, atol=1e-5)

@@ -238,6 +238,7 @@ def test_what_runs_beside_what_and_what_the_step_waits_for_are_drawn(page_of: Op
     assert "copies" in page.get_by_label("What computation hides").inner_text()
     page.get_by_role("tab", name="Critical path").click()
     path = facts.critical_path()
+    page.wait_for_selector(".path-bar span")
     drawn = page.locator(".path-bar span").evaluate_all("all => all.map(e => [e.title, parseFloat(e.style.width)])")
     assert sum(width for _, width in drawn) == pytest.approx(100, abs=0.1)
     kernels = sum(width for title, width in drawn if title.startswith("computes")) / 100

@@ -66,12 +66,14 @@ class _Recent(NamedTuple):
     """A kind of the last calls, and what takes such a call while all is as it was.
 
     Attributes:
-        among: tensors that are to be the same in every call. look: after how many calls they are looked for.
+        alone: whether the module is the only one with this forward. among: tensors that are to be the same in every call.
+            look: after how many calls they are looked for.
     """
 
     known: _Known
     still: Still
     take: Callable[[Any, Any, Any], Any]
+    alone: bool
     among: Among | None
     look: int
 
@@ -186,7 +188,20 @@ class Dispatch:
         if not value:
             kind.__call__ = Dispatch.__call__
             return
-        kind.__call__ = value[0].written()
+        kind.__call__ = value[0].written() if value[0].alone else Dispatch._of_whom
+
+    def _of_whom(self, *args: Any, **kwargs: Any) -> Any:
+        """In the place of `__call__` while another module may have this forward, too, such as a shallow copy."""
+        if _in_compiler():
+            return self.run(args, kwargs)
+        other = _caller(self)
+        if other is not None and other is not self._module:
+            return self._of(other)(*args, **kwargs)
+        for recent in self._recent:
+            result = recent.take(self, args, kwargs)
+            if result is not OTHER:
+                return result
+        return self._closely(args, kwargs)
 
     def look_for_the_same(self, args: Any, kwargs: Any) -> None:
         """In the next call some tensors may be the same as in this one of the last kind."""
@@ -195,7 +210,7 @@ class Dispatch:
     def others(self, args: Any, kwargs: Any) -> Any:
         """A call in which not all of those tensors are the same, or something else is not as it was."""
         first = next(iter(self._recent), None)
-        result = OTHER if first is None else first.take(self, args, kwargs)
+        result = OTHER if first is None or not first.alone else first.take(self, args, kwargs)
         if result is OTHER:
             return self.otherwise(args, kwargs)
         if first is not None and first.among is not None:
@@ -215,7 +230,8 @@ class Dispatch:
     def otherwise(self, args: Any, kwargs: Any) -> Any:
         """A call that is not of the last kind, or before which something has changed."""
         for recent in self._recent[1:]:
-            result = recent.take(self, args, kwargs)
+            # Whose call it is has not been asked.
+            result = recent.take(self, args, kwargs) if recent.alone else OTHER
             if result is not OTHER:
                 return result
         return self._closely(args, kwargs)
@@ -225,12 +241,13 @@ class Dispatch:
         if _tracing() is not None or _compiler._is_compiling_flag:
             return self.run(args, kwargs)
         module = self._module
-        alone = self.ground.alone()
+        holders = self.ground.holders()
+        alone = self.ground.alone(holders)
         if not alone:
-            other = _caller(inspect.currentframe())
+            other = _caller(self)
             if other is not None and other is not module:
                 return self._of(other)(*args, **kwargs)
-        reason, still = self.ground.look(_grad_on())
+        reason, still = self.ground.look(_grad_on(), holders)
         reason = self.withdrawn or reason
         if reason and not self.learning:
             self._recent = ()
@@ -242,9 +259,9 @@ class Dispatch:
             if not self.learning:
                 return self._fall_back(self._why_not(key, args, kwargs), args, kwargs)
             self._learn(key, args, kwargs)
-        if known is not None and still is not None and alone:
+        if known is not None and still is not None:
             take = known.call.take(known.process, key, still)
-            self._remember(_Recent(known, still, take, None, self.hits + _LOOK_FIRST))
+            self._remember(_Recent(known, still, take, alone, None, self.hits + _LOOK_FIRST))
         self.hits += 1
         result = self.fast(*args, **kwargs) if self.by_kind is None else self.by_kind(key, args, kwargs)
         if self.learning:
@@ -399,10 +416,13 @@ def _withdraw(top: Any, gone: Dispatch) -> None:
         one.withdrawn = "the plan below it was undone"
 
 
-def _caller(called: Any) -> Any:
-    """The module that is being called, where that can be told from the frame below a forward; None elsewhere."""
-    frame = called.f_back.f_back
-    return frame.f_locals.get("self") if frame.f_code in _CALLERS else None
+def _caller(dispatch: Dispatch) -> Any:
+    """The module that is being called, where the frame that called the dispatch tells; None elsewhere."""
+    frame = inspect.currentframe()
+    frame = None if frame is None else frame.f_back
+    while frame is not None and frame.f_locals.get("self") is dispatch:
+        frame = frame.f_back
+    return frame.f_locals.get("self") if frame is not None and frame.f_code in _CALLERS else None
 
 
 def _is_method(value: Any, function: Any, owner: Any) -> bool:

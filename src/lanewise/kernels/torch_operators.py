@@ -102,7 +102,7 @@ def _mlp(
     return y
 
 
-def _split_product_shape(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+def _split_product_shape(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
     return a.new_empty(a.shape[0], b.shape[1])
 
 
@@ -192,7 +192,7 @@ def register() -> None:
 
     # With a schema of their own, as what computes them has its annotations postponed.
     for name, takes, body, shape in (
-        ("split_product", "Tensor a, Tensor b, Tensor? bias", split_product, _split_product_shape),
+        ("split_product", "Tensor a, Tensor b, Tensor? bias=None", split_product, _split_product_shape),
         ("convolution_channels_last", _CONVOLUTION, convolved, convolved_shape),
     ):
         operator: Any = custom_op(f"lanewise::{name}", body, mutates_args=(), schema=f"({takes}) -> Tensor")

@@ -210,20 +210,25 @@ class Ground:
         self._words: dict[bool, Words] = {}
         self._asked: dict[bool, Still] = {}
 
-    def alone(self) -> bool:
-        """Whether no other module, a shallow copy say, has the forward that was replaced."""
-        return not self._sets or _references(self._sets[self._set]) == self._holding
+    def holders(self) -> int:
+        """How often that is referred to which only the module, its shallow copies and who looks into it refer to."""
+        return _references(self._sets[self._set]) if self._sets else 0
 
-    def look(self, grad: bool) -> tuple[str, Still | None]:
+    def alone(self, holders: int) -> bool:
+        """Whether with so many no other module, a shallow copy say, has the forward that was replaced. Where there are more
+        there need not be one: torch's compiler refers to what it has compiled."""
+        return holders == self._holding
+
+    def look(self, grad: bool, holders: int) -> tuple[str, Still | None]:
         """What no longer holds, "" if all does; and what tells in a few reads of memory that all still does, if anything.
 
         Args:
-            grad: whether gradients are on, now and whenever that is asked.
+            grad: whether gradients are on, now and whenever that is asked. holders: as many as there still are to be.
         """
         if (known := self._asked.get(grad)) is not None and known.holds():
             return "", known
         # First what is there is read, and then found to be as it was: what comes in between is a change.
-        asked = self._ask(grad)
+        asked = self._ask(grad, holders)
         reason = self._gone()
         if reason or not self._dicts.none(self._by_value):
             # What was put in place of something equal is looked at each time. Nothing is kept alive by what asks for it.
@@ -239,14 +244,14 @@ class Ground:
             return ""
         return self._look()
 
-    def _ask(self, grad: bool) -> Still:
+    def _ask(self, grad: bool, holders: int) -> Still:
         contents, trainable = self._contents.quickly(), self._trainable.places
         values = {at: same for at in self._by_value if (same := self._holders[at].by_value()) is not None}
         tale = self._dicts.telltale(values.keys())
         asked: list[Callable[[], bool]] = list(values.values())
         asked += [] if tale is not None else [partial(self._dicts.none, values.keys())]
         asked += [] if trainable is not None or not grad else [self._trainable.same]
-        asked += [] if lies_as_known() else [self._of_the_same_classes, self.alone]
+        asked += [] if lies_as_known() else [self._of_the_same_classes, lambda: self.holders() == holders]
         asked += [] if contents.same is None else [contents.same]
         shared = [id(self._sets[self._set]) + REFERENCES_AT] if lies_as_known() and self._sets else []
         places = [*shared, *(() if tale is None else tale.places), *self._type_places, *contents.places]
@@ -258,7 +263,7 @@ class Ground:
         seen = words.now().tobytes()
         if shared:
             # Without the one that was counting.
-            seen = (self._holding - 1).to_bytes(WORD, "little") + seen[WORD:]
+            seen = (holders - 1).to_bytes(WORD, "little") + seen[WORD:]
         return Still([True] if tale is None else tale.unchanged, words, seen, contents.held, asked)
 
     def _of_the_same_classes(self) -> bool:
