@@ -69,6 +69,7 @@ def test_a_card_leads_to_the_timeline_and_back(page_of: Open) -> None:
     assert "2 of" in page.locator("section.panel").inner_text()
     page.get_by_text("The finding with its evidence").click()
     page.wait_for_selector(f"#finding-{code}.current")
+    assert page.locator(f"#finding-{code}.current").is_visible()
 
 
 def test_search_counts_matches_and_walks_through_them(page_of: Open) -> None:
