@@ -4,7 +4,7 @@
         [--device cuda] [--out FILE]
 
 A training step of a small transformer with three more layers: forty cheap operators (bound by the host), twenty matrix
-products (what a device would do) and a loop in Python. Each run is a process of its own: 520 healthy steps, then one of
+products (what a device would do) and a loop in Python. Each run is a process of its own: 1,100 healthy steps, then one of
 the layers does 5, 10 or 20 % more, until it is named or for 400 steps; layers and sizes take turns. Then so many steps
 of programs to which nothing happens; of the transformer also how far the three layers are spread: of one block, and of
 the median of a hundred steps, with the middle of the program taken out and with their own exponent of it
@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from benchmarks.context.programs import PROGRAMS, Model
+from benchmarks.context.programs import PROGRAMS, RATE, Model
 from benchmarks.fresh import call
 from benchmarks.machine import described
 from torch import nn
@@ -43,7 +43,7 @@ from lanewise.tree.slowing.machine_speed import MachineSpeed
 from lanewise.tree.slowing.slowdown import Slowdown
 from lanewise.tree.slowing.slowdowns import Block, Grown, Slowdowns
 
-HEALTHY, CHANGED = 520, 400
+HEALTHY, CHANGED = 1_100, 400
 SIZES, PLACES = (0.05, 0.10, 0.20), ("tail", "product", "loop")
 BACKWARD = {"tail": "tanh"}
 """What is in the name of a layer's backward functions; the others have none."""
@@ -254,7 +254,7 @@ def _net(device: str) -> Net:
 
 
 def _step(net: Net, device: str) -> Callable[[], None]:
-    optimizer = torch.optim.SGD(net.model.parameters(), lr=1e-4, foreach=False)
+    optimizer = torch.optim.SGD(net.model.parameters(), lr=RATE, foreach=False)
     tokens = torch.randint(0, 128, (1, 8), device=device)
     cos, sin = torch.randn(8, 16, device=device), torch.randn(8, 16, device=device)
 

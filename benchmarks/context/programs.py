@@ -7,10 +7,12 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-__all__ = ["HEADS", "PROGRAMS", "Model"]
+__all__ = ["HEADS", "PROGRAMS", "RATE", "Model"]
 
 HEADS = 4
 """Of attention in `Model`."""
+RATE = 0.0
+"""Of learning: weights stay as they are, as operators take longer with other values (`gelu` by up to a fifth)."""
 
 
 def adds(device: str, count: int = 5_000) -> Callable[[], None]:
@@ -76,7 +78,7 @@ def llama(device: str, layers: int = 16, width: int = 64, length: int = 8) -> Ca
     """A training step of a small eager Llama-like model: launch-bound, about ten thousand operators with 16 layers."""
     torch.manual_seed(0)
     model = Model(layers, width, 128).to(device)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=False)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, foreach=False)
     tokens = torch.randint(0, 128, (1, length), device=device)
     cos, sin = (torch.randn(length, width // HEADS, device=device) for _ in range(2))
 
@@ -101,7 +103,7 @@ def wide(device: str) -> Callable[[], None]:
     width, batch, dtype = (512, 512, torch.float32) if on_cpu else (8192, 8192, torch.bfloat16)
     layers = [nn.Linear(width, width, bias=False, device=device, dtype=dtype) for _ in range(4)]
     model = nn.Sequential(*(part for layer in layers for part in (layer, nn.GELU())))
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
     x = torch.randn(batch, width, device=device, dtype=dtype)
 
     def step() -> None:
@@ -116,7 +118,7 @@ def mlp(device: str) -> Callable[[], None]:
     """A training step of two layers, short enough for very many of them."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(32, 32), nn.GELU(), nn.Linear(32, 8)).to(device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
     x = torch.randn(8, 32, device=device)
 
     def step() -> None:
@@ -144,7 +146,7 @@ def resmlp(device: str) -> Callable[[], None]:
     """A training step of a small ResMLP of twelve blocks: launch-bound."""
     torch.manual_seed(0)
     model = nn.Sequential(*(Residual(64) for _ in range(12))).to(device)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=False)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, foreach=False)
     x = torch.randn(32, 64, device=device)
 
     def step() -> None:
@@ -163,7 +165,7 @@ def steady(device: str) -> Callable[[], None]:
     part = {"device": device, "dtype": dtype}
     layers = [nn.LayerNorm(width, **part), nn.Linear(width, width, **part), nn.GELU(), nn.Linear(width, width, **part)]
     model = nn.Sequential(*layers)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
     x = torch.randn(batch, width, device=device, dtype=dtype)
 
     def step() -> None:

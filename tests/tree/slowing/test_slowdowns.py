@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from lanewise.tree.slowing.machine_speed import MachineSpeed
 from lanewise.tree.slowing.more_calls import MoreCalls
 from lanewise.tree.slowing.processor_wait import ProcessorWait
 from lanewise.tree.slowing.sequential import CERTAIN, LEAST, REFERENCE, Evidence, Usual, usual_of
+from lanewise.tree.watching.collected import MODULE_SEPARATOR, CollectedKind
 from tests.tree.slowing.simulated import NOISES, Program, followed
 
 BEGIN = 800
@@ -167,12 +170,61 @@ def test_a_reported_place_is_followed_from_its_new_level_on() -> None:
 
 
 def test_blocks_in_which_others_have_the_processor_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    waited = iter(range(0, 10**15, 10**12))
+    waited = itertools.count(0, 10**12)
     monkeypatch.setattr(ProcessorWait, "ns", lambda _: next(waited))
     random = np.random.default_rng(10)
     times = NOISES["quiet"](random, BEGIN + 300, 50)
     times[BEGIN:, PLACE] *= 3
     assert followed(Program(), times * shares(random)) == []
+
+
+def in_python(program: Program, places: int) -> None:
+    """So many more modules, of a function without operators each."""
+    for place in range(places):
+        at = program.add(1, CollectedKind.MODULE, MODULE_SEPARATOR.join(("Net_0", f"once.{place}", "Once")))
+        program.leaves.append(program.add(at, CollectedKind.SCOPE, "work"))
+
+
+def test_code_that_runs_once_a_step_and_feels_a_busy_machine_more_than_operators_is_no_place() -> None:
+    random = np.random.default_rng(16)
+    program = Program()
+    in_python(program, 16)
+    times = NOISES["quiet"](random, BEGIN + 800, 66)
+    times[BEGIN:, 50:] *= 1 + np.linspace(0, 0.4, 16)
+    share = np.append(shares(random), np.full(16, 6e5))
+    assert followed(program, times * share) == []
+
+
+def test_code_in_python_that_becomes_slower_by_itself_is_named() -> None:
+    random = np.random.default_rng(17)
+    program = Program()
+    in_python(program, 16)
+    times = NOISES["quiet"](random, BEGIN + 110, 66)
+    times[BEGIN:, 55] *= 1.2
+    (found,) = followed(program, times * np.append(shares(random), np.full(16, 6e5)))
+    assert "once.5" in found.path
+    assert found.at <= BEGIN + 100
+
+
+def test_a_program_is_compared_with_what_it_is_once_it_has_begun() -> None:
+    """A place that is quicker in the first steps says little of how far it is spread later."""
+    random = np.random.default_rng(18)
+    times = NOISES["noisy"](random, 1_210, 50)
+    times[:250, PLACE] *= 0.85
+    times[1_100:, PLACE] *= 1.1
+    (found,) = followed(Program(), times * shares(random))
+    assert found.path[-2:] == NAMED
+    assert 1_100 < found.at <= 1_200
+
+
+def test_a_change_while_the_program_settles_is_not_taken_for_what_is_usual() -> None:
+    random = np.random.default_rng(19)
+    for begin in range(500, 900, 40):
+        times, calls = NOISES["noisy"](random, begin + 200, 50), np.ones((begin + 200, 50), np.int64) * 10
+        times[begin:, PLACE] *= 1.1
+        calls[begin:, PLACE] = 11
+        found = followed(Program(), times * shares(random), calls)
+        assert [one.path[-2:] for one in found] == [NAMED], begin
 
 
 def felt(random: np.random.Generator, steps: int, places: int) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
 from lanewise.capture.context.native import Native
@@ -12,7 +13,7 @@ from lanewise.errors import LanewiseError
 
 if TYPE_CHECKING:
     from lanewise.tree.model import Tree
-    from lanewise.tree.slowing.lookout import Source
+    from lanewise.tree.slowing.since_last import Source
     from lanewise.tree.watching.watched import Watched
 
 __all__ = ["WAYS", "Collector", "choose"]
@@ -57,6 +58,10 @@ class Collector(Protocol):
 
     def off(self) -> None:
         """Do not."""
+        ...
+
+    def uncounted(self) -> AbstractContextManager[None]:
+        """What the calling thread does inside is ours, and no context's time."""
         ...
 
     def make_way(self) -> None:

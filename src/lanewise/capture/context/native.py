@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -150,6 +150,15 @@ class Native:
         """Operators cost what they cost without us."""
         self._module.off()
 
+    @contextlib.contextmanager
+    def uncounted(self) -> Generator[None]:
+        """See `Collector`."""
+        begun, _ = self._module.clock()
+        try:
+            yield
+        finally:
+            self._module.leave_out(begun)
+
     def make_way(self) -> None:
         """See `Collector`. CUPTI has room for one subscriber, and libkineto, where it finds another one when it is first
         used, records no device in this process ever."""
@@ -284,7 +293,7 @@ class Native:
 
 
 class Sums(NamedTuple):
-    """As of `lanewise.tree.slowing.lookout`."""
+    """As of `lanewise.tree.slowing.since_last`."""
 
     threads: list[tuple[int, bytes, bytes, bytes]]
     leaves: list[tuple[Any, ...]]

@@ -153,7 +153,8 @@ class Pace:
                 # A window is looked at as a whole.
                 if due and not (self._turns.every and self._turns.watched(step + 1)):
                     begin = time.perf_counter_ns()
-                    self._look_at = self._look(self.steps_seen, self.steps_on)
+                    with collector.uncounted():
+                        self._look_at = self._look(self.steps_seen, self.steps_on)
                     self._switching += time.perf_counter_ns() - begin
             self._switch(self._turns.watched(step + 1))
             if isinstance(self._turns, Budget):

@@ -7,6 +7,7 @@ read as any other trace, added to the tree, and deleted: what is kept grows with
 from __future__ import annotations
 
 import tempfile
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -112,6 +113,10 @@ class Windows:
             with our_modules():
                 self._fold(path)
             self._operators += found.operators
+
+    def uncounted(self) -> AbstractContextManager[None]:
+        """See `Collector`: nothing of ours runs inside of a window."""
+        return nullcontext()
 
     def make_way(self) -> None:
         """See `Collector`: a window that has begun is folded if it was recording, else thrown away."""

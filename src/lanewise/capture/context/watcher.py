@@ -275,7 +275,9 @@ class Watcher:
                     from lanewise.capture.context.sites import frame_name
                     from lanewise.tree.slowing.lookout import Lookout
 
-                self._lookout = Lookout(source, frame_name, self._slower, follow=self._alerts)
+                self._lookout = Lookout(
+                    source, frame_name, self._slower, follow=self._alerts, sampled=bool(self._pace.every)
+                )
             return self._lookout.look(seen, watched)
         except Exception as error:
             self._log(f"what becomes slower is not followed any more: {type(error).__name__}: {error}")

@@ -6,60 +6,35 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from types import CodeType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from lanewise.trace.frames import is_library, parse_frame
-from lanewise.tree.slowing.growing_forest import GrowingForest, RawThread
+from lanewise.tree.slowing.block import Part, usual_step
+from lanewise.tree.slowing.growing_forest import GrowingForest
 from lanewise.tree.slowing.processor_wait import CROWDED, ProcessorWait
 from lanewise.tree.slowing.sampling import Sampling
 from lanewise.tree.slowing.sequential import REFERENCE
+from lanewise.tree.slowing.since_last import Since, SinceLast, Source, Sums
 from lanewise.tree.slowing.slowdown import MOST_PERIODS, Period, Slowdown
 from lanewise.tree.slowing.slowdowns import METRICS, Grown, Slowdowns
 from lanewise.tree.watching.collected import CollectedKind, module_names
 
-__all__ = ["Lookout", "Source", "Sums"]
+__all__ = ["Lookout"]
 
-_BLOCK = 4
-"""Steps of a block at least."""
+_LOOKS = 4
+"""Of a block. There is one after each step, so that a step that was held up is told from the others."""
 _COST = 0.01
-"""Of the run's time at most that looking may take: where steps are short, blocks are longer."""
+"""Of the run's time at most that looking may take: where steps are short, there is one after several of them."""
 _BATCH = 4
 """Blocks that are worked through at once: right after a step none of our code is in the processor's caches."""
+_SETTLES = 2
+"""Looks' worth of steps that are left out after that, as then none of the program's is."""
 _WARM = 6
-"""Batches before the length of blocks is chosen and blocks are compared."""
-
-
-class Sums(Protocol):
-    """What contexts have cost so far.
-
-    Attributes:
-        threads: index, calls (uint64 each), ticks (the same) of each thread's contexts, and the ticks of them in which the
-            thread waited for a processor, as far as that is known.
-        leaves: device work, as `CollectedLeaf`.
-        ns_per_tick: what a tick is, ns.
-    """
-
-    @property
-    def threads(self) -> Sequence[tuple[int, bytes, bytes, bytes]]: ...
-    @property
-    def leaves(self) -> Sequence[tuple[Any, ...]]: ...
-    @property
-    def ns_per_tick(self) -> float: ...
-
-
-class Source(Protocol):
-    """Where the sums come from."""
-
-    def sums(self) -> Sums:
-        """What there is now; cheap."""
-        ...
-
-    def contexts(self) -> Mapping[str, Any]:
-        """What the contexts are: columns of `threads`, `names` and `sites`."""
-        ...
+"""Batches before it is chosen how often to look, and blocks are compared."""
 
 
 class Lookout:
@@ -68,6 +43,7 @@ class Lookout:
     Args:
         source: what is looked at. frame_name: text of a function, `train.py(12): main`.
         told: is called with what was found. follow: look for what becomes slower, and not for the error of shares alone.
+        sampled: a part of the steps is watched, so that the error of shares is asked for.
 
     Attributes:
         found: so far. blocks: how many there were. crowded: those that were left out as others had the processor.
@@ -80,20 +56,20 @@ class Lookout:
         told: Callable[[Slowdown], None],
         *,
         follow: bool = True,
+        sampled: bool = True,
     ) -> None:
         self.found: list[Slowdown] = []
         self._source, self._frame_name, self._told = source, frame_name, told
         self._forest = GrowingForest()
         self._slowdowns = Slowdowns(self._forest)
         self._follow = follow
-        self._sampling = Sampling(self._forest)
-        self._before: dict[tuple[int, str], np.ndarray] = {}
-        self._device_before: dict[tuple[int, int, int, int], int] = {}
+        self._sampling = Sampling(self._forest) if sampled else None
+        self._since = SinceLast(source, self._forest)
         self.blocks = self.crowded = 0
         self._processor = ProcessorWait()
         self._pending: list[_Look] = []
         self._batches = 0
-        self._length = _BLOCK
+        self._length = 1
         self._spent = 0
         self._costs_each: deque[float] = deque(maxlen=5)
         self._last: _Look | None = None
@@ -117,11 +93,11 @@ class Lookout:
     @property
     def sampling_error(self) -> float:
         """By how much shares of host time may differ from those of all steps; see `Sampling.error`."""
-        return self._sampling.error()
+        return self._sampling.error() if self._sampling is not None else -1.0
 
     @property
     def history(self) -> tuple[Period, ...]:
-        """The run so far, in fewer than twice `MOST_PERIODS` stretches of equal numbers of looks."""
+        """The run so far, in fewer than twice `MOST_PERIODS` stretches of equal numbers of batches."""
         return tuple(self._periods if self._open == self._joined else self._periods[:-1])
 
     def look(self, seen: int, watched: int) -> int:
@@ -134,27 +110,49 @@ class Lookout:
         begin = time.thread_time_ns()
         self._pending.append(_Look(time.perf_counter_ns(), seen, watched, self._processor.ns(), self._source.sums()))
         self._spent += time.thread_time_ns() - begin
-        if len(self._pending) == _BATCH:
+        if len(self._pending) == 1 + _BATCH * _LOOKS:
             begin = time.thread_time_ns()
             pending, self._pending = self._pending, []
-            for one in pending:
-                self._take(one, seen)
+            self._work_through(pending, seen)
             self._spent += time.thread_time_ns() - begin
             self._pace(pending)
+            return watched + _SETTLES * self._length
         return watched + self._length
 
-    def _take(self, look: _Look, now: int) -> None:
-        costs, waits, calls = self._since_last(look.sums)
-        last, self._last = self._last, look
-        if last is None or look.watched <= last.watched:
-            return
-        steps = look.watched - last.watched
-        self._remember(Period(look.seen - last.seen, look.time - last.time, steps, int(calls.sum())))
-        self._sampling.add(costs["host"])
-        if self._follow and self._batches >= _WARM and not self._crowded(last, look, float(waits.sum())):
-            end = _End(look.seen, look.watched, {index: calls for index, calls, _, _ in look.sums.threads})
-            costs["host"] = np.maximum(costs["host"] - waits, 0.0)
-            self._block({name: values / steps for name, values in costs.items()}, calls / steps, end, now)
+    def _work_through(self, looks: Sequence[_Look], now: int) -> None:
+        """A batch: steps that follow the one before are slower for it, so that the first look only tells where its blocks
+        begin."""
+        begin, last = looks[0], self._last
+        since = self._since.of(begin.sums)
+        entered = int(since.calls.sum())
+        if last is not None:
+            self._sample(since)
+        for at in range(1, len(looks), _LOOKS):
+            entered += self._take(begin, looks[at : at + _LOOKS], now)
+            begin = looks[at + _LOOKS - 1]
+        if last is not None:
+            self._remember(
+                Period(begin.seen - last.seen, begin.time - last.time, begin.watched - last.watched, entered)
+            )
+        self._last = begin
+
+    def _take(self, begin: _Look, looks: Sequence[_Look], now: int) -> int:
+        """A block: how often contexts were entered in it."""
+        parts: list[Part] = []
+        for last, look in pairwise((begin, *looks)):
+            parts.append(Part(look.watched - last.watched, self._since.of(look.sums)))
+            self._sample(parts[-1].since)
+        end = looks[-1]
+        waits = sum(float(part.since.waits.sum()) for part in parts)
+        if self._follow and self._batches >= _WARM and not self._crowded(begin, end, waits):
+            costs, calls = usual_step(parts, len(self._forest))
+            ended = _End(end.seen, end.watched, {index: calls for index, calls, _, _ in end.sums.threads})
+            self._block(costs, calls, ended, now)
+        return sum(int(part.since.calls.sum()) for part in parts)
+
+    def _sample(self, since: Since) -> None:
+        if self._sampling is not None:
+            self._sampling.add(since.host + since.waits)
 
     def _crowded(self, last: _Look, look: _Look, known: float) -> bool:
         """Whether other programs took the processor away, by more than it is known in which places: what a place took
@@ -165,9 +163,9 @@ class Lookout:
         return crowded
 
     def _pace(self, looks: Sequence[_Look]) -> None:
-        """Long enough blocks; they only ever get longer, as a reference of shorter ones has more noise, not less."""
+        """Seldom enough; only ever more seldom, as a reference of shorter blocks has more noise, not less."""
         self._batches += 1
-        self._costs_each.append(self._spent / _BATCH)
+        self._costs_each.append(self._spent / len(looks))
         self._spent = 0
         steps = looks[-1].watched - looks[0].watched
         took = (looks[-1].time - looks[0].time) / max(1, steps)
@@ -188,59 +186,6 @@ class Lookout:
             self._periods = [_sum(self._periods[at : at + 2]) for at in range(0, len(self._periods), 2)]
             self._joined *= 2
             self._open = self._joined
-
-    # -- sums --------------------------------------------------------------------------------------------------------
-
-    def _since_last(self, sums: Sums) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
-        """What came since the last look, by node: ns, what of the host's was waiting for a processor, and calls."""
-        parts: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []
-        if any(self._forest.nodes_of(index, len(ticks) // 8) is None for index, _, ticks, _ in sums.threads):
-            self._learn()
-        for index, calls, ticks, waits in sums.threads:
-            since, waited = self._since(index, "ticks", ticks), self._since(index, "waits", waits)
-            entered = self._since(index, "calls", calls)
-            nodes = self._forest.nodes_of(index, len(since))
-            if nodes is not None:  # else contexts that were made while we learned
-                parts.append((nodes, since, waited, entered))
-        device = [
-            (node, ns)
-            for leaf in sums.leaves
-            if (ns := self._device_since(leaf)) > 0 and (node := self._forest.below(*leaf[:4])) >= 0
-        ]
-        host, waiting, entries = (np.zeros(len(self._forest)) for _ in range(3))
-        for nodes, ticks, waits, entered in parts:
-            host[nodes] += ticks
-            waiting[nodes] += waits
-            entries[nodes] += entered
-        costs = {"host": host * sums.ns_per_tick}
-        if sums.leaves:
-            costs["device"] = np.zeros(len(self._forest))
-            for node, ns in device:
-                costs["device"][node] += ns
-        return costs, waiting * sums.ns_per_tick, entries
-
-    def _since(self, index: int, what: str, raw: bytes) -> np.ndarray:
-        """What has been added to a thread's sums since the last look; all of it where another thread took its number."""
-        sums = np.frombuffer(raw, np.int64)
-        before = self._before.get((index, what))
-        self._before[index, what] = sums
-        if before is None or len(before) > len(sums):
-            return sums
-        since = sums.copy()
-        since[: len(before)] -= before
-        return since if since.min(initial=0) >= 0 else sums
-
-    def _learn(self) -> None:
-        """Contexts that are new, or those of threads that came in the place of others."""
-        for one in self._source.contexts()["threads"]:
-            columns = (np.frombuffer(one[name], kind) for name, kind in _COLUMNS.items())
-            self._forest.learn(RawThread(int(one["index"]), *columns))
-
-    def _device_since(self, leaf: tuple[Any, ...]) -> int:
-        key, total = leaf[:4], int(leaf[6])
-        new = total - self._device_before.get(key, 0)
-        self._device_before[key] = total
-        return new
 
     # -- what was found ------------------------------------------------------------------------------------------------
 
@@ -332,8 +277,6 @@ class _End(NamedTuple):
 
 _ENDS = 40
 """Ends that are kept: a change that began earlier is said to have begun there."""
-
-_COLUMNS = {"parent": np.uint32, "kind": np.uint8, "name": np.uint32, "forward": np.uint64}
 
 
 def _sum(parts: Sequence[Period]) -> Period:

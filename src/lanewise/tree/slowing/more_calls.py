@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from lanewise.tree.slowing.sequential import LEAST
-
 __all__ = ["MoreCalls"]
 
+_MORE = 1.04
+"""Times as many calls as ever."""
 _STAYS = 8
 """Blocks in a row that must have more calls than any of the reference."""
 
@@ -36,7 +36,7 @@ class MoreCalls:
         """One more block, calls per step; which places do more for good. Shape (places,)."""
         self._last = calls
         # A place without calls of its own may have something new inside, which is followed where its time goes to.
-        more = (self._most > 0) & (calls > self._most * (1 + LEAST))
+        more = (self._most > 0) & (calls > self._most * _MORE)
         self.streak = np.where(more, self.streak + 1, 0)
         return self.streak >= _STAYS
 

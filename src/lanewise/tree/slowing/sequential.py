@@ -25,8 +25,8 @@ __all__ = ["CERTAIN", "LEAST", "REFERENCE", "SIGMA", "Evidence", "Usual", "usual
 REFERENCE = 80
 """Blocks from which medians, spreads and wandering are taken."""
 CERTAIN = 1e7
-LEAST = 0.04
-"""A logarithm; of the smallest change that is to be found, 10 %, it leaves more than half."""
+LEAST = 0.03
+"""A logarithm; of the smallest change that is to be found, 10 %, it leaves two thirds."""
 
 _LOUDEST = 2.5
 """Spreads; so it takes eleven blocks at least."""

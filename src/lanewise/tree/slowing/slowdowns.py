@@ -15,6 +15,7 @@ import math
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,7 +23,8 @@ from lanewise.trace.groups import mask_of, weighted_median
 from lanewise.tree.slowing.growing_forest import GrowingForest
 from lanewise.tree.slowing.machine_speed import FEW, MachineSpeed
 from lanewise.tree.slowing.more_calls import MoreCalls
-from lanewise.tree.slowing.sequential import LEAST, REFERENCE, SIGMA, Evidence, usual_of
+from lanewise.tree.slowing.sequential import REFERENCE, SIGMA, Evidence, usual_of
+from lanewise.tree.watching.collected import CollectedKind
 
 __all__ = ["METRICS", "Grown", "Slowdowns"]
 
@@ -50,8 +52,13 @@ _FOLLOWS = 1.25
 _INTERRUPTED = 1.15
 """A block in which interruptions are so much more of the time than they were in the reference says nothing."""
 _RECENT = 32
+_CHANGED = 0.04
+"""Beyond what the other places have, that a place must have changed by; half of that where it calls more than it did."""
 _STANDS_OUT = 7.0
 """Times the spread of the other places' changes, beyond that of the reference, that a place must have changed by."""
+_FURTHER, _TENTH = 3.0, 0.1
+"""And times what the tenth of its kind has changed by, beyond that of the reference, that has changed most: code that runs
+once a step feels a machine that others use far more than the middle does, as nothing of it is in the caches."""
 _NOTICED = 0.004
 """Of the step: a place that takes so much longer, or less, is not worth an alert. Places of some microseconds move by that
 much, and stay there, where nothing has changed but what else is in the caches and where memory lies."""
@@ -62,6 +69,9 @@ _SPAN = 16
 _LOOK_AGAIN = 4
 """Blocks after which something certain that did not stand out is looked at again."""
 _MOST = 20
+_PYTHON = (CollectedKind.FRAME, CollectedKind.MODULE, CollectedKind.SCOPE)
+"""Contexts whose own time is spent in Python: where others use the caches, too, it becomes longer than that of operators by
+several times as much."""
 
 Block = Mapping[str, np.ndarray]
 
@@ -97,6 +107,8 @@ class Slowdowns:
     def _begin(self) -> None:
         """A reference is taken from here on."""
         self._first: list[tuple[Block, np.ndarray]] = []
+        self._later: deque[tuple[Block, np.ndarray]] = deque(maxlen=REFERENCE)
+        self._settled = False
         self._series: list[_Series] = []
         self._busy = 0
         self._uneven = 0
@@ -113,7 +125,7 @@ class Slowdowns:
         if len(self._first) < REFERENCE:
             self._first.append((sums, calls))
             if len(self._first) == REFERENCE:
-                self._follow()
+                self._follow(self._first)
             return []
         found: list[Grown] = []
         busy = certain = False
@@ -128,14 +140,28 @@ class Slowdowns:
         if max(self._busy, self._uneven) > REFERENCE:
             # Another machine, or another program, than the one that the reference is of.
             self._begin()
+        elif certain:
+            self._later.clear()
+        elif not busy and not self._settled:
+            self._settle(sums, calls)
         self.found += len(found)
         return found
 
-    def _follow(self) -> None:
+    def _settle(self, sums: Block, calls: np.ndarray) -> None:
+        """A program that has just begun is not yet what it will be: later blocks in which nothing has changed take the
+        place of the first ones, once."""
+        self._later.append((sums, calls))
+        if len(self._later) == REFERENCE and not any(series.suspected for series in self._series):
+            self._follow(list(self._later))
+            self._later.clear()
+            self._settled = True
+
+    def _follow(self, reference: list[tuple[Block, np.ndarray]]) -> None:
+        metrics = reference[0][0]
         self._series = [
-            series for metric in self._first[0][0] if (series := _Series(self._forest, metric, self._first)).count
+            one for metric in metrics if (one := _Series(self._forest, metric, reference, self.blocks)).count
         ]
-        self._first = self._first[:1] * REFERENCE  # only its length is looked at from now on
+        self._first = reference[:1] * REFERENCE  # only its length is looked at from now on
 
 
 def _padded(values: np.ndarray, size: int) -> np.ndarray:
@@ -147,19 +173,32 @@ def _log(values: np.ndarray) -> np.ndarray:
     return np.log(np.maximum(values, 0.1))
 
 
+class _Apart(NamedTuple):
+    """What places have changed by, as factors, of operators and of Python: the middle; how far all are spread around that;
+    and how far beyond it the tenth lies that has changed most."""
+
+    middle: np.ndarray
+    spread: float
+    furthest: np.ndarray
+
+
 class _Series:
     """The places that matter in one metric.
+
+    Args:
+        first: blocks of the reference, the last of which is the one numbered `begun`.
 
     Attributes:
         count: how many. busy: whether the last block said nothing.
     """
 
-    def __init__(self, forest: GrowingForest, metric: str, first: list[tuple[Block, np.ndarray]]) -> None:
+    def __init__(self, forest: GrowingForest, metric: str, first: list[tuple[Block, np.ndarray]], begun: int) -> None:
         self.busy = False
         self._forest, self._metric = forest, metric
         size = len(forest)
         own = np.stack([_padded(block[metric], size) for block, _ in first])
         self._steady = np.empty(0, np.int64)
+        self._python = np.isin(np.array(forest.kind), _PYTHON)
         self._own = self._usual = np.median(own, axis=0)
         cut = np.minimum(own, _SPIKE * self._usual)
         self._interrupted = float(np.median(own.sum(axis=1) / np.maximum(cut.sum(axis=1), 1.0)))
@@ -174,7 +213,9 @@ class _Series:
         self._level = self._own[self._steady]
         spans = np.array_split(own[:, self._steady], len(own) // _SPAN)
         everywhere = np.ones(len(self._steady), dtype=bool)
-        self._usually_apart = float(np.median([self._apart(span, everywhere)[1] for span in spans]))
+        usually = [self._apart(span, everywhere) for span in spans]
+        self._usual_spread = float(np.median([one.spread for one in usually]))
+        self._usually_furthest = np.median([one.furthest for one in usually], axis=0)
         whole = forest.inclusive(own)
         self._whole = np.median(whole, axis=0)
         self._node, self._alone = self._worth()
@@ -187,7 +228,12 @@ class _Series:
             self._more_calls = MoreCalls(forest.inclusive(calls, self._node))
         self._recent: deque[tuple[int, np.ndarray]] = deque(maxlen=_RECENT)
         self._certain = self._calls_more = np.zeros(self.count, dtype=bool)
-        self._begun = len(first)
+        self._begun = begun
+
+    @property
+    def suspected(self) -> bool:
+        """Whether anything speaks for a change."""
+        return bool(self._evidence.suspected().any() or self._more_calls.streak.any())
 
     def _worth(self) -> tuple[np.ndarray, np.ndarray]:
         """Which nodes are followed, and whether by themselves; a place that only leads to another one is not."""
@@ -219,19 +265,28 @@ class _Series:
         self._weight = np.minimum(weight, _LOUDEST * np.median(weight)) if len(weight) else weight
 
     def _at_usual_speed(self, own: np.ndarray, speed: np.ndarray | float) -> np.ndarray:
-        """Blocks as they would be on the machine of the reference; speed is a logarithm, of each."""
+        """Blocks as they would be on the machine of the reference; speed is a logarithm, of each.
+
+        What places feel of it was learned at the speeds of the reference: of anything beyond these each is taken to feel
+        all.
+        """
         exponent = np.ones(own.shape[-1])
         exponent[self._steady] = self._speed.exponent
-        return own / np.exp(speed * exponent)
+        known = np.clip(speed, self._speed.first.min(), self._speed.first.max())
+        return own / np.exp(known * exponent + (speed - known))
 
-    def _apart(self, some: np.ndarray, which: np.ndarray) -> tuple[float, float]:
-        """What the middle of some steady places takes in blocks, over its level, and how far these places are spread."""
+    def _apart(self, some: np.ndarray, which: np.ndarray) -> _Apart:
+        """What some steady places take in blocks, over their levels."""
         if not which.any():
-            return 1.0, 0.0
+            return _Apart(np.ones(2), 0.0, np.zeros(2))
         changes = np.median(some[:, which], axis=0) / self._level[which]
-        weight = self._weight[which]
-        middle = weighted_median(changes, weight)
-        return middle, SIGMA * weighted_median(np.abs(changes - middle), weight)
+        weight, python = self._weight[which], self._python[self._steady][which]
+        of_kind = [python == kind for kind in (False, True)]
+        of_kind = [kind if int(kind.sum()) >= FEW else np.ones(len(kind), bool) for kind in of_kind]
+        middle = np.array([weighted_median(changes[kind], weight[kind]) for kind in of_kind])
+        spread = SIGMA * weighted_median(np.abs(changes - middle[python.astype(int)]), weight)
+        furthest = np.array([np.quantile(changes[kind], 1 - _TENTH) for kind in of_kind]) - middle
+        return _Apart(middle, spread, np.maximum(furthest, 0.0))
 
     def _uninterrupted(self, own: np.ndarray) -> tuple[np.ndarray, bool]:
         """A block without its interruptions, and whether they are most of what is unusual in it."""
@@ -296,25 +351,36 @@ class _Series:
         and by a part of the step that matters. Clearly is less where it calls more than it did."""
         node, alone = int(self._node[row]), bool(self._alone[row])
         inside = self._forest.inside(node)[self._steady] if not alone else self._steady == node
-        others = ~inside if int((~inside).sum()) >= FEW else np.ones(len(inside), dtype=bool)
+        few = int((~inside).sum()) < FEW
+        others = np.ones(len(inside), dtype=bool) if few else ~inside
+        kinds = self._kinds_of(node, alone)
 
-        def beyond(some: np.ndarray) -> tuple[float, float]:
-            """By how much it has gone up beyond the middle of the others, and how far these are spread."""
-            middle, spread = self._apart(some[:, self._steady], others)
+        def beyond(some: np.ndarray) -> tuple[float, _Apart]:
+            """By how much it has gone up beyond what the others of its kinds have, and what these have."""
+            apart = self._apart(some[:, self._steady], others)
             value = np.median(some[:, node] if alone else self._forest.inclusive(some, np.array([node])))
-            return float(value) / float(self._reference[row]) - middle, spread
+            return float(value) / float(self._reference[row]) - float(kinds @ apart.middle), apart
 
-        by, spread = beyond(blocks)
-        least, noticed = LEAST, _NOTICED
-        new = math.sqrt(max(0.0, spread**2 - self._usually_apart**2))
+        by, apart = beyond(blocks)
+        least, noticed = _CHANGED, _NOTICED
+        new = _STANDS_OUT * math.sqrt(max(0.0, apart.spread**2 - self._usual_spread**2))
+        if not few:
+            furthest = np.sqrt(np.maximum(apart.furthest**2 - self._usually_furthest**2, 0.0))
+            new = max(new, _FURTHER * float(kinds @ furthest))
         if self._calls_more[row]:
-            least, noticed, new = LEAST / 2, _NOTICED_WITH_CALLS, 0.0
+            least, noticed, new = _CHANGED / 2, _NOTICED_WITH_CALLS, 0.0
         of_step = by * float(self._reference[row]) / float(self._own.sum())
         return (
-            by > max(least, _STANDS_OUT * new)
+            by > max(least, new)
             and of_step > noticed
             and all(beyond(half)[0] > least / 2 for half in np.array_split(blocks, 2))
         )
+
+    def _kinds_of(self, node: int, alone: bool) -> np.ndarray:
+        """Which part of a place's usual time is spent in operators, and which in Python."""
+        within = np.arange(len(self._own)) == node if alone else self._forest.inside(node)[: len(self._own)]
+        python = float(self._own[within & self._python].sum()) / max(float(self._own[within].sum()), 1e-9)
+        return np.array([1 - python, python])
 
     def _explaining(self, node: int, whole: np.ndarray, own: np.ndarray) -> tuple[int, bool, bool]:
         """The innermost place below a node that holds most of what it has become slower by; whether that is its own, beside

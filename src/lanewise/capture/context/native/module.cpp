@@ -95,6 +95,13 @@ PyObject* clock_now(PyObject*, PyObject*) {
   return Py_BuildValue("KK", static_cast<unsigned long long>(tick), static_cast<unsigned long long>(ns));
 }
 
+PyObject* leave_out_since(PyObject*, PyObject* args) {
+  unsigned long long since = 0;
+  if (!PyArg_ParseTuple(args, "K", &since)) return nullptr;
+  leave_out(since);
+  Py_RETURN_NONE;
+}
+
 PyObject* modules_changed(PyObject*, PyObject*) {
   modules_epoch.fetch_add(1, std::memory_order_acq_rel);
   Py_RETURN_NONE;
@@ -404,6 +411,7 @@ PyMethodDef methods[] = {
     {"on", on, METH_NOARGS, "Callbacks on."},
     {"off", off, METH_NOARGS, "Callbacks off; the trees stay."},
     {"clock", clock_now, METH_NOARGS, "(ticks, nanoseconds) of one moment."},
+    {"leave_out", leave_out_since, METH_VARARGS, "The calling thread's time since a tick is no context's."},
     {"modules_changed", modules_changed, METH_NOARGS, "A module died: addresses may stand for others."},
     {"device_on", device_on, METH_VARARGS, "Subscribe to the device: ('' or why not, whether another profiler has it); path of CUPTI's library."},
     {"device_flush", device_flush, METH_NOARGS, "Take the device's records that are complete."},

@@ -372,6 +372,13 @@ bool is_on() { return handle != at::INVALID_CALLBACK_HANDLE; }
 
 uint64_t session_number() { return session.load(std::memory_order_relaxed); }
 
+void leave_out(uint64_t since) {
+  Thread* thread = this_thread;
+  if (thread == nullptr || thread->session != session.load(std::memory_order_relaxed)) return;
+  const uint64_t now = ticks();
+  thread->last = thread->last < since ? thread->last + (now - since) : now;
+}
+
 int open_contexts() { return this_thread == nullptr ? 0 : this_thread->depth; }
 
 uint64_t current_context() {

@@ -18,6 +18,9 @@ int open_contexts();
 // Number of the innermost operator open on the calling thread and its tree, or 0: what a launch belongs to.
 uint64_t current_context();
 
+// The calling thread's time since a tick is no context's, whichever gets the rest of the stretch that it lies in.
+void leave_out(uint64_t since);
+
 // In a forked child: nothing of ours acts any more. Safe to call in any state.
 void forget_everything_after_fork();
 
