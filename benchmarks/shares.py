@@ -24,9 +24,9 @@ import lanewise
 from lanewise.capture.context.sites import frame_name
 from lanewise.capture.context.turns import AllSteps
 from lanewise.capture.timing.watch_budget import Budget
-from lanewise.tree.slowing.growing_forest import GrowingForest
 from lanewise.tree.slowing.lookout import Lookout
-from lanewise.tree.slowing.sampling import Sampling
+from lanewise.tree.slowing.looks.growing_forest import GrowingForest
+from lanewise.tree.slowing.looks.sampling import Sampling
 
 _WARM_STEPS = 50
 _WORTH = 0.01

@@ -38,10 +38,10 @@ from torch import nn
 import lanewise
 from lanewise.capture.context import native_build
 from lanewise.tree.slowing import lookout
-from lanewise.tree.slowing.growing_forest import GrowingForest
-from lanewise.tree.slowing.machine_speed import MachineSpeed
+from lanewise.tree.slowing.changes.machine_speed import MachineSpeed
+from lanewise.tree.slowing.changes.slowdowns import Block, Grown, Slowdowns
+from lanewise.tree.slowing.looks.growing_forest import GrowingForest
 from lanewise.tree.slowing.slowdown import Slowdown
-from lanewise.tree.slowing.slowdowns import Block, Grown, Slowdowns
 
 HEALTHY, CHANGED = 1_100, 400
 SIZES, PLACES = (0.05, 0.10, 0.20), ("tail", "product", "loop")

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from lanewise.capture.timing.watch_budget import Budget
 from lanewise.cli.main import cli
 from lanewise.cli.recording.watch_asked import read_options, read_share
-from lanewise.tree.slowing.growing_forest import GrowingForest, RawThread
-from lanewise.tree.slowing.sampling import Sampling
+from lanewise.tree.slowing.looks.growing_forest import GrowingForest, RawThread
+from lanewise.tree.slowing.looks.sampling import Sampling
 
 
 def run(plan: Budget, steps: int, more: float, switching: float, usual: float = 1e6) -> tuple[list[int], float]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lanewise.tree.slowing.block import Part, usual_step
-from lanewise.tree.slowing.since_last import Since
+from lanewise.tree.slowing.looks.block import Part, usual_step
+from lanewise.tree.slowing.looks.since_last import Since
 
 
 def part(host: list[float], calls: list[float], device: list[float] | None = None, steps: int = 1) -> Part:

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from lanewise.tree.slowing import lookout
+from lanewise.tree.slowing.changes.machine_speed import MachineSpeed
+from lanewise.tree.slowing.changes.more_calls import MoreCalls
+from lanewise.tree.slowing.changes.sequential import CERTAIN, LEAST, REFERENCE, Evidence, Usual, usual_of
 from lanewise.tree.slowing.lookout import Lookout
-from lanewise.tree.slowing.machine_speed import MachineSpeed
-from lanewise.tree.slowing.more_calls import MoreCalls
-from lanewise.tree.slowing.processor_wait import ProcessorWait
-from lanewise.tree.slowing.sequential import CERTAIN, LEAST, REFERENCE, Evidence, Usual, usual_of
+from lanewise.tree.slowing.looks.processor_wait import ProcessorWait
 from lanewise.tree.watching.collected import MODULE_SEPARATOR, CollectedKind
 from tests.tree.slowing.simulated import NOISES, Program, followed
 

@@ -13,7 +13,7 @@ from lanewise.errors import LanewiseError
 
 if TYPE_CHECKING:
     from lanewise.tree.model import Tree
-    from lanewise.tree.slowing.since_last import Source
+    from lanewise.tree.slowing.looks.since_last import Source
     from lanewise.tree.watching.watched import Watched
 
 __all__ = ["WAYS", "Collector", "choose"]

@@ -293,7 +293,7 @@ class Native:
 
 
 class Sums(NamedTuple):
-    """As of `lanewise.tree.slowing.since_last`."""
+    """As of `lanewise.tree.slowing.looks.since_last`."""
 
     threads: list[tuple[int, bytes, bytes, bytes]]
     leaves: list[tuple[Any, ...]]

@@ -19,7 +19,7 @@ from lanewise.errors import InputError, UsageError
 from lanewise.tree.algebra import align
 from lanewise.tree.fleet import as_runs, merge_fleet, trees_below
 from lanewise.tree.model import Tree
-from lanewise.tree.slowing.processor_wait import CROWDED, ProcessorWait
+from lanewise.tree.slowing.looks.processor_wait import CROWDED, ProcessorWait
 from lanewise.tree.slowing.slowdown import Slowdown
 from lanewise.tree.slowing.slower_contexts import RUNS, SlowerContext, slower_contexts
 from lanewise.tree.watching.start_up import with_start_up

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lanewise.trace.frames import is_library, parse_frame
-from lanewise.tree.slowing.block import Part, usual_step
-from lanewise.tree.slowing.growing_forest import GrowingForest
-from lanewise.tree.slowing.processor_wait import CROWDED, ProcessorWait
-from lanewise.tree.slowing.sampling import Sampling
-from lanewise.tree.slowing.sequential import REFERENCE
-from lanewise.tree.slowing.since_last import Since, SinceLast, Source, Sums
+from lanewise.tree.slowing.changes.sequential import REFERENCE
+from lanewise.tree.slowing.changes.slowdowns import METRICS, Grown, Slowdowns
+from lanewise.tree.slowing.looks.block import Part, usual_step
+from lanewise.tree.slowing.looks.growing_forest import GrowingForest
+from lanewise.tree.slowing.looks.processor_wait import CROWDED, ProcessorWait
+from lanewise.tree.slowing.looks.sampling import Sampling
+from lanewise.tree.slowing.looks.since_last import Since, SinceLast, Source, Sums
 from lanewise.tree.slowing.slowdown import MOST_PERIODS, Period, Slowdown
-from lanewise.tree.slowing.slowdowns import METRICS, Grown, Slowdowns
 from lanewise.tree.watching.collected import CollectedKind, module_names
 
 __all__ = ["Lookout"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lanewise.tree.slowing.growing_forest import GrowingForest
+from lanewise.tree.slowing.looks.growing_forest import GrowingForest
 
 __all__ = ["Sampling"]
 

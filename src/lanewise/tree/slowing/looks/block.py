@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lanewise.tree.slowing.since_last import Since
+from lanewise.tree.slowing.looks.since_last import Since
 
 __all__ = ["Part", "usual_step"]
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from lanewise.tree.slowing.growing_forest import GrowingForest, RawThread
+from lanewise.tree.slowing.looks.growing_forest import GrowingForest, RawThread
 
 __all__ = ["Since", "SinceLast", "Source", "Sums"]
 

@@ -1,12 +1,11 @@
-"""Blocks of steps -> the places that have become slower since some step.
+"""The places of a program that matter, followed from a reference on: what has certainly changed, and what explains it.
 
-Costs of contexts come as sums over a block. What the machine's speed does to each place is taken out of each block
-first (`machine_speed`). Then every place that matters, with what it calls and by itself, is a series of its own
-(`sequential`). A machine that is busier than in the reference, in a new way, makes no two places slower by the same:
-what is certain to have gone up is only said if it stands out from what the other places have done meanwhile, beyond
-what they always differ by, and if the step feels it. Where a place also calls more than it did (`more_calls`), no
-machine is the cause: then it is enough that it takes longer than the others do. What explains a change is looked for
-below the place that it is seen at.
+What the machine's speed does to each place is taken out of each block first (`machine_speed`). Then every place that
+matters, with what it calls and by itself, is a series of its own (`sequential`). A machine that is busier than in the
+reference, in a new way, makes no two places slower by the same: what is certain to have gone up is only said if it
+stands out from what the other places have done meanwhile, beyond what they always differ by, and if the step feels it.
+Where a place also calls more than it did (`more_calls`), no machine is the cause: then it is enough that it takes longer
+than the others do. What explains a change is looked for below the place that it is seen at.
 """
 
 from __future__ import annotations
@@ -20,16 +19,13 @@ from typing import NamedTuple
 import numpy as np
 
 from lanewise.trace.groups import mask_of, weighted_median
-from lanewise.tree.slowing.growing_forest import GrowingForest
-from lanewise.tree.slowing.machine_speed import FEW, MachineSpeed
-from lanewise.tree.slowing.more_calls import MoreCalls
-from lanewise.tree.slowing.sequential import REFERENCE, SIGMA, Evidence, usual_of
+from lanewise.tree.slowing.changes.machine_speed import FEW, MachineSpeed
+from lanewise.tree.slowing.changes.more_calls import MoreCalls
+from lanewise.tree.slowing.changes.sequential import SIGMA, Evidence, usual_of
+from lanewise.tree.slowing.looks.growing_forest import GrowingForest
 from lanewise.tree.watching.collected import CollectedKind
 
-__all__ = ["METRICS", "Grown", "Slowdowns"]
-
-METRICS = {"host": "host time", "device": "device time"}
-"""Costs that are followed, ns, with what a reader calls them."""
+__all__ = ["Block", "FollowedPlaces", "Grown"]
 
 _WORTH = 0.02
 """Of the step: less is not followed."""
@@ -66,9 +62,6 @@ _NOTICED_WITH_CALLS = 0.001
 """The same of a place that calls more than it did, which is no doubt."""
 _SPAN = 16
 """Blocks over which places' changes are taken, in the reference."""
-_LOOK_AGAIN = 4
-"""Blocks after which something certain that did not stand out is looked at again."""
-_MOST = 20
 _PYTHON = (CollectedKind.FRAME, CollectedKind.MODULE, CollectedKind.SCOPE)
 """Contexts whose own time is spent in Python: where others use the caches, too, it becomes longer than that of operators by
 several times as much."""
@@ -86,82 +79,6 @@ class Grown:
     before: float
     after: float
     since: int
-
-
-class Slowdowns:
-    """What becomes slower in a program whose contexts are in a forest.
-
-    Args:
-        forest: grows while blocks come in.
-
-    Attributes:
-        found: how many were. blocks: how many came in.
-    """
-
-    def __init__(self, forest: GrowingForest) -> None:
-        self.found = 0
-        self._forest = forest
-        self.blocks = 0
-        self._begin()
-
-    def _begin(self) -> None:
-        """A reference is taken from here on."""
-        self._first: list[tuple[Block, np.ndarray]] = []
-        self._later: deque[tuple[Block, np.ndarray]] = deque(maxlen=REFERENCE)
-        self._settled = False
-        self._series: list[_Series] = []
-        self._busy = 0
-        self._uneven = 0
-
-    def block(self, sums: Block, calls: np.ndarray) -> list[Grown]:
-        """One more block: ns per step of each node by itself, in some metrics, and how often it was entered per step.
-
-        Returns:
-            What is certain now and was not before; a place that is reported is followed from its new level on.
-        """
-        self.blocks += 1
-        if self.found >= _MOST:
-            return []
-        if len(self._first) < REFERENCE:
-            self._first.append((sums, calls))
-            if len(self._first) == REFERENCE:
-                self._follow(self._first)
-            return []
-        found: list[Grown] = []
-        busy = certain = False
-        for series in self._series:
-            if series.block(sums, calls, self.blocks):
-                certain = True
-                if self._uneven % _LOOK_AGAIN == 0:
-                    found += series.grown()
-            busy |= series.busy
-        self._busy = self._busy + 1 if busy else 0
-        self._uneven = self._uneven + 1 if certain and not found else 0
-        if max(self._busy, self._uneven) > REFERENCE:
-            # Another machine, or another program, than the one that the reference is of.
-            self._begin()
-        elif certain:
-            self._later.clear()
-        elif not busy and not self._settled:
-            self._settle(sums, calls)
-        self.found += len(found)
-        return found
-
-    def _settle(self, sums: Block, calls: np.ndarray) -> None:
-        """A program that has just begun is not yet what it will be: later blocks in which nothing has changed take the
-        place of the first ones, once."""
-        self._later.append((sums, calls))
-        if len(self._later) == REFERENCE and not any(series.suspected for series in self._series):
-            self._follow(list(self._later))
-            self._later.clear()
-            self._settled = True
-
-    def _follow(self, reference: list[tuple[Block, np.ndarray]]) -> None:
-        metrics = reference[0][0]
-        self._series = [
-            one for metric in metrics if (one := _Series(self._forest, metric, reference, self.blocks)).count
-        ]
-        self._first = reference[:1] * REFERENCE  # only its length is looked at from now on
 
 
 def _padded(values: np.ndarray, size: int) -> np.ndarray:
@@ -182,7 +99,7 @@ class _Apart(NamedTuple):
     furthest: np.ndarray
 
 
-class _Series:
+class FollowedPlaces:
     """The places that matter in one metric.
 
     Args:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lanewise.tree.slowing.sequential import SIGMA
+from lanewise.tree.slowing.changes.sequential import SIGMA
 
 __all__ = ["FEW", "MachineSpeed"]
 

@@ -1,0 +1,1 @@
+"""Blocks of steps -> what has changed: places, the machine taken out, and how certain it is."""

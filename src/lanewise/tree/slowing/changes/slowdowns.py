@@ -1,0 +1,100 @@
+"""Blocks of steps -> the places that have become slower since some step.
+
+Costs of contexts come as a usual step of each block. The first blocks are the reference, and once the program has settled
+later ones are; what follows is held against them (`followed_places`), until the machine or the program is another one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+
+from lanewise.tree.slowing.changes.followed_places import Block, FollowedPlaces, Grown
+from lanewise.tree.slowing.changes.sequential import REFERENCE
+from lanewise.tree.slowing.looks.growing_forest import GrowingForest
+
+__all__ = ["METRICS", "Block", "Grown", "Slowdowns"]
+
+METRICS = {"host": "host time", "device": "device time"}
+"""Costs that are followed, ns, with what a reader calls them."""
+
+_LOOK_AGAIN = 4
+"""Blocks after which something certain that did not stand out is looked at again."""
+_MOST = 20
+
+
+class Slowdowns:
+    """What becomes slower in a program whose contexts are in a forest.
+
+    Args:
+        forest: grows while blocks come in.
+
+    Attributes:
+        found: how many were. blocks: how many came in.
+    """
+
+    def __init__(self, forest: GrowingForest) -> None:
+        self.found = 0
+        self._forest = forest
+        self.blocks = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        """A reference is taken from here on."""
+        self._first: list[tuple[Block, np.ndarray]] = []
+        self._later: deque[tuple[Block, np.ndarray]] = deque(maxlen=REFERENCE)
+        self._settled = False
+        self._series: list[FollowedPlaces] = []
+        self._busy = 0
+        self._uneven = 0
+
+    def block(self, sums: Block, calls: np.ndarray) -> list[Grown]:
+        """One more block: ns per step of each node by itself, in some metrics, and how often it was entered per step.
+
+        Returns:
+            What is certain now and was not before; a place that is reported is followed from its new level on.
+        """
+        self.blocks += 1
+        if self.found >= _MOST:
+            return []
+        if len(self._first) < REFERENCE:
+            self._first.append((sums, calls))
+            if len(self._first) == REFERENCE:
+                self._follow(self._first)
+            return []
+        found: list[Grown] = []
+        busy = certain = False
+        for series in self._series:
+            if series.block(sums, calls, self.blocks):
+                certain = True
+                if self._uneven % _LOOK_AGAIN == 0:
+                    found += series.grown()
+            busy |= series.busy
+        self._busy = self._busy + 1 if busy else 0
+        self._uneven = self._uneven + 1 if certain and not found else 0
+        if max(self._busy, self._uneven) > REFERENCE:
+            # Another machine, or another program, than the one that the reference is of.
+            self._begin()
+        elif certain:
+            self._later.clear()
+        elif not busy and not self._settled:
+            self._settle(sums, calls)
+        self.found += len(found)
+        return found
+
+    def _settle(self, sums: Block, calls: np.ndarray) -> None:
+        """A program that has just begun is not yet what it will be: later blocks in which nothing has changed take the
+        place of the first ones, once."""
+        self._later.append((sums, calls))
+        if len(self._later) == REFERENCE and not any(series.suspected for series in self._series):
+            self._follow(list(self._later))
+            self._later.clear()
+            self._settled = True
+
+    def _follow(self, reference: list[tuple[Block, np.ndarray]]) -> None:
+        metrics = reference[0][0]
+        self._series = [
+            one for metric in metrics if (one := FollowedPlaces(self._forest, metric, reference, self.blocks)).count
+        ]
+        self._first = reference[:1] * REFERENCE  # only its length is looked at from now on
