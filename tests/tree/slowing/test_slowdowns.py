@@ -92,6 +92,20 @@ def test_what_the_step_does_not_feel_is_not_said(more: float, named: bool) -> No
     assert [one.path[-2:] for one in found] == [NAMED] * named
 
 
+def test_what_the_step_does_not_feel_keeps_nothing_else_from_being_named() -> None:
+    """No new reference is taken for it, which would have the other change in it."""
+    random = np.random.default_rng(20)
+    times, calls = NOISES["quiet"](random, BEGIN + 700, 50), np.ones((BEGIN + 700, 50), np.int64) * 10
+    share = shares(random)
+    share[3] = 0.024 * share.sum()
+    times[BEGIN:, 3] *= 1.12
+    times[BEGIN + 500 :, PLACE] *= 1.1
+    calls[BEGIN + 500 :, PLACE] = 11
+    (found,) = followed(Program(), times * share, calls)
+    assert found.path[-2:] == NAMED
+    assert found.at <= BEGIN + 600
+
+
 def test_what_a_place_waited_for_a_processor_is_not_its_own() -> None:
     random = np.random.default_rng(9)
     times = NOISES["quiet"](random, BEGIN + 400, 50) * shares(random)

@@ -145,12 +145,18 @@ class FollowedPlaces:
             self._more_calls = MoreCalls(forest.inclusive(calls, self._node))
         self._recent: deque[tuple[int, np.ndarray]] = deque(maxlen=_RECENT)
         self._certain = self._calls_more = np.zeros(self.count, dtype=bool)
+        self._unfelt = np.zeros(self.count, dtype=bool)
         self._begun = begun
 
     @property
     def suspected(self) -> bool:
         """Whether anything speaks for a change."""
-        return bool(self._evidence.suspected().any() or self._more_calls.streak.any())
+        return bool(((self._evidence.suspected() | (self._more_calls.streak > 0)) & ~self._unfelt).any())
+
+    @property
+    def unexplained(self) -> bool:
+        """Whether anything is certain that has not been said, but what the step does not feel."""
+        return bool(((self._certain | self._calls_more) & ~self._unfelt).any())
 
     def _worth(self) -> tuple[np.ndarray, np.ndarray]:
         """Which nodes are followed, and whether by themselves; a place that only leads to another one is not."""
@@ -228,7 +234,9 @@ class FollowedPlaces:
         values = np.where(self._alone, own[self._node], self._forest.inclusive(own, self._node))
         self._certain = self._evidence.block(_log(values / self._reference))
         self._calls_more = self._more_calls.block(self._forest.inclusive(calls, self._node))
-        return bool(self._certain.any() or self._calls_more.any())
+        certain = self._certain | self._calls_more
+        self._unfelt &= certain
+        return bool(certain.any())
 
     def grown(self) -> list[Grown]:
         """What explains that which takes longer, dearest first; followed from its new level on."""
@@ -246,7 +254,9 @@ class FollowedPlaces:
                 streak = self._evidence.blocks - int(self._evidence.since[row])
             latest = list(self._recent)[-max(4, min(streak, _RECENT)) :]
             stacked = np.stack([_padded(block, size) for _, block in latest])
-            if not self._stands_out(row, stacked):
+            more = self._beyond_others(row, stacked)
+            self._unfelt[row] = 0 < more <= (_NOTICED_WITH_CALLS if self._calls_more[row] else _NOTICED)
+            if more <= 0 or self._unfelt[row]:
                 continue
             own, whole = np.median(stacked, axis=0), np.median(self._forest.inclusive(stacked), axis=0)
             node, alone, diffuse = int(self._node[row]), bool(self._alone[row]), False
@@ -263,9 +273,9 @@ class FollowedPlaces:
             )
         return sorted(found.values(), key=lambda one: one.before - one.after)
 
-    def _stands_out(self, row: int, blocks: np.ndarray) -> bool:
-        """Whether a series has gone up by clearly more than the places outside of it, in some blocks and in both halves,
-        and by a part of the step that matters. Clearly is less where it calls more than it did."""
+    def _beyond_others(self, row: int, blocks: np.ndarray) -> float:
+        """By which part of the step a series has gone up beyond the places outside of it; 0 where that is not clear in some
+        blocks and in both halves. Clear is less where it calls more than it did."""
         node, alone = int(self._node[row]), bool(self._alone[row])
         inside = self._forest.inside(node)[self._steady] if not alone else self._steady == node
         few = int((~inside).sum()) < FEW
@@ -279,19 +289,15 @@ class FollowedPlaces:
             return float(value) / float(self._reference[row]) - float(kinds @ apart.middle), apart
 
         by, apart = beyond(blocks)
-        least, noticed = _CHANGED, _NOTICED
+        least = _CHANGED
         new = _STANDS_OUT * math.sqrt(max(0.0, apart.spread**2 - self._usual_spread**2))
         if not few:
             furthest = np.sqrt(np.maximum(apart.furthest**2 - self._usually_furthest**2, 0.0))
             new = max(new, _FURTHER * float(kinds @ furthest))
         if self._calls_more[row]:
-            least, noticed, new = _CHANGED / 2, _NOTICED_WITH_CALLS, 0.0
-        of_step = by * float(self._reference[row]) / float(self._own.sum())
-        return (
-            by > max(least, new)
-            and of_step > noticed
-            and all(beyond(half)[0] > least / 2 for half in np.array_split(blocks, 2))
-        )
+            least, new = _CHANGED / 2, 0.0
+        clear = by > max(least, new) and all(beyond(half)[0] > least / 2 for half in np.array_split(blocks, 2))
+        return by * float(self._reference[row]) / float(self._own.sum()) if clear else 0.0
 
     def _kinds_of(self, node: int, alone: bool) -> np.ndarray:
         """Which part of a place's usual time is spent in operators, and which in Python."""

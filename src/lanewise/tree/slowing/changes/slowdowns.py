@@ -46,8 +46,7 @@ class Slowdowns:
         self._later: deque[tuple[Block, np.ndarray]] = deque(maxlen=REFERENCE)
         self._settled = False
         self._series: list[FollowedPlaces] = []
-        self._busy = 0
-        self._uneven = 0
+        self._busy = self._certain = self._uneven = 0
 
     def block(self, sums: Block, calls: np.ndarray) -> list[Grown]:
         """One more block: ns per step of each node by itself, in some metrics, and how often it was entered per step.
@@ -64,19 +63,21 @@ class Slowdowns:
                 self._follow(self._first)
             return []
         found: list[Grown] = []
-        busy = certain = False
+        busy = certain = unexplained = False
         for series in self._series:
             if series.block(sums, calls, self.blocks):
                 certain = True
-                if self._uneven % _LOOK_AGAIN == 0:
+                if self._certain % _LOOK_AGAIN == 0:
                     found += series.grown()
+                unexplained |= series.unexplained
             busy |= series.busy
         self._busy = self._busy + 1 if busy else 0
-        self._uneven = self._uneven + 1 if certain and not found else 0
+        self._certain = self._certain + 1 if certain and not found else 0
+        self._uneven = self._uneven + 1 if unexplained and not found else 0
         if max(self._busy, self._uneven) > REFERENCE:
             # Another machine, or another program, than the one that the reference is of.
             self._begin()
-        elif certain:
+        elif unexplained:
             self._later.clear()
         elif not busy and not self._settled:
             self._settle(sums, calls)
