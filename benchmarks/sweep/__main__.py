@@ -27,6 +27,8 @@ from lanewise.sweep.over import Over
 from lanewise.sweep.sweep import sweep_of
 
 _LIMIT_S = 300.0
+_LEAST = 0.001
+"""A factor, as it is rounded."""
 
 
 def main() -> int:
@@ -108,8 +110,9 @@ def _line(row: dict[str, Any]) -> str:
 def _write(out: Path, result: dict[str, Any]) -> None:
     rows = result["programs"].values()
     result["summary"] = {"programs": len(rows)}
-    for key in ("predicted", "grown"):
-        off = [max(row[f"{key}_factor"], 1 / row[f"{key}_factor"]) for row in rows if f"{key}_factor" in row]
+    for key in ("predicted", "as_fast", "grown"):
+        factors = [max(row[f"{key}_factor"], _LEAST) for row in rows if f"{key}_factor" in row]
+        off = [max(factor, 1 / factor) for factor in factors]
         if off:
             result["summary"][key] = {
                 "known": len(off),
