@@ -106,11 +106,11 @@ class FollowedPlaces:
         first: blocks of the reference, the last of which is the one numbered `begun`.
 
     Attributes:
-        count: how many. busy: whether the last block said nothing.
+        count: how many. busy: whether the last block said nothing. new: whether anything became certain in it.
     """
 
     def __init__(self, forest: GrowingForest, metric: str, first: list[tuple[Block, np.ndarray]], begun: int) -> None:
-        self.busy = False
+        self.busy = self.new = False
         self._forest, self._metric = forest, metric
         size = len(forest)
         own = np.stack([_padded(block[metric], size) for block, _ in first])
@@ -226,16 +226,18 @@ class FollowedPlaces:
         """Whether anything is certain, or calls more than it did, after one more block."""
         own, interrupted = self._uninterrupted(sums[self._metric])
         speed = self._speed.of(own[self._steady])
-        self.busy = interrupted or abs(speed) > _BUSY
+        self.busy, self.new = interrupted or abs(speed) > _BUSY, False
         if self.busy:
             return False
         own = self._at_usual_speed(own, speed)
         self._recent.append((number, own))
         values = np.where(self._alone, own[self._node], self._forest.inclusive(own, self._node))
+        before = self._certain | self._calls_more
         self._certain = self._evidence.block(_log(values / self._reference))
         self._calls_more = self._more_calls.block(self._forest.inclusive(calls, self._node))
         certain = self._certain | self._calls_more
         self._unfelt &= certain
+        self.new = bool((certain & ~before).any())
         return bool(certain.any())
 
     def grown(self) -> list[Grown]:

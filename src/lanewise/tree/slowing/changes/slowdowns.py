@@ -63,7 +63,7 @@ class Slowdowns:
                 self._follow(self._first)
             return []
         found: list[Grown] = []
-        busy = certain = unexplained = False
+        busy = certain = unexplained = new = False
         for series in self._series:
             if series.block(sums, calls, self.blocks):
                 certain = True
@@ -71,13 +71,14 @@ class Slowdowns:
                     found += series.grown()
                 unexplained |= series.unexplained
             busy |= series.busy
+            new |= series.new
         self._busy = self._busy + 1 if busy else 0
         self._certain = self._certain + 1 if certain and not found else 0
         self._uneven = self._uneven + 1 if unexplained and not found else 0
         if max(self._busy, self._uneven) > REFERENCE:
             # Another machine, or another program, than the one that the reference is of.
             self._begin()
-        elif unexplained:
+        elif new or unexplained:
             self._later.clear()
         elif not busy and not self._settled:
             self._settle(sums, calls)
