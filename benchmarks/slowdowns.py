@@ -20,7 +20,7 @@ from tests.tree.slowing.simulated import NOISES, Program, followed
 
 from lanewise.tree.slowing import lookout
 
-STEPS, BEGIN, PLACE = 100_000, 1_000, 7
+STEPS, BEGIN, PLACE = 100_000, 900, 7
 
 
 def main() -> None:
