@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+import re
+
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lanewise.machine_code.disassembly import Place, parse
@@ -72,7 +74,30 @@ def test_any_text_is_read(text: str) -> None:
         features_of(code)
 
 
+def test_an_instruction_may_have_lost_its_operands() -> None:
+    for listing in (text for one in LISTED.values() for text in one["listings"]):
+        for name in sorted(
+            set(re.findall(r"^\s+/\*[0-9a-f]+\*/\s+(?:@!?U?P\d+ )?([A-Z][\w.]*)", listing, re.MULTILINE))
+        ):
+            for operands in (
+                "",
+                " R1",
+                " R1, R2",
+                " P0",
+                " R1, P0",
+                " UR4",
+                ",",
+                " R1,",
+                " [R2]",
+                " R1, [R2",
+                " c[0x0]",
+            ):
+                for code in parse(lines(f"{name}{operands}")):
+                    features_of(code)
+
+
 @given(st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 4000)), max_size=4))
+@example([(2344, 339)])
 def test_a_listing_with_pieces_missing_is_read(cuts: list[tuple[int, int]]) -> None:
     text = LISTED["chase"]["listings"][0]
     for at, length in cuts:

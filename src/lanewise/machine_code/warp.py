@@ -189,7 +189,7 @@ class _Operands:
 
     def of(self, at: int) -> Value:
         """One of them; nothing where there are fewer."""
-        return self.values[at] if at < len(self.values) else ZERO
+        return self.values[at] if 0 <= at < len(self.values) else ZERO
 
     def constant(self, at: int) -> int | None:
         """One of them, where it is a known number."""
