@@ -25,7 +25,7 @@ from lanewise.capture.context.sites import frame_name
 from lanewise.capture.context.turns import AllSteps
 from lanewise.capture.timing.watch_budget import Budget
 from lanewise.tree.slowing.lookout import Lookout
-from lanewise.tree.slowing.looks.growing_forest import GrowingForest
+from lanewise.tree.slowing.looks.growing_forest import GrowingForest, padded
 from lanewise.tree.slowing.looks.sampling import Sampling
 
 _WARM_STEPS = 50
@@ -93,7 +93,7 @@ def _tries(forest: GrowingForest, steps: list[np.ndarray], each: float, budget: 
     for seed in range(tries):
         sampling, rows = Sampling(forest), _windows(budget, len(steps), each, seed)
         for chosen in rows:
-            sampling.add(np.sum([_longest(steps[row], len(forest)) for row in chosen], axis=0))
+            sampling.add(np.sum([padded(steps[row], len(forest)) for row in chosen], axis=0))
         all_rows = [row for chosen in rows for row in chosen]
         share = inside[all_rows].sum(axis=0) / whole[all_rows].sum()
         furthest.append(float(np.abs(share - truth)[worth].max()))
@@ -131,12 +131,8 @@ def _windows(budget: float, steps: int, each: float, seed: int) -> list[range]:
     return [one for one in found if one.stop <= steps]
 
 
-def _longest(own: np.ndarray, size: int) -> np.ndarray:
-    return np.append(own, np.zeros(size - len(own)))
-
-
 def _inclusive(forest: GrowingForest, own: np.ndarray) -> np.ndarray:
-    return forest.inclusive(_longest(own, len(forest)))
+    return forest.inclusive(padded(own, len(forest)))
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ from lanewise.capture.context import native_build
 from lanewise.tree.slowing import lookout
 from lanewise.tree.slowing.changes.machine_speed import MachineSpeed
 from lanewise.tree.slowing.changes.slowdowns import Block, Grown, Slowdowns
-from lanewise.tree.slowing.looks.growing_forest import GrowingForest
+from lanewise.tree.slowing.looks.growing_forest import GrowingForest, padded
 from lanewise.tree.slowing.slowdown import Slowdown
 
 HEALTHY, CHANGED = 1_100, 400
@@ -222,7 +222,7 @@ class _Kept(Slowdowns):
 def _spread(blocks: list[np.ndarray], follows: Any, place: str) -> dict[str, Any]:
     """How far a layer's time is spread where nothing changes: of blocks, and of medians of a hundred steps."""
     forest, contexts = follows._forest, follows._source.contexts()
-    own = np.stack([np.pad(block, (0, len(forest) - len(block))) for block in blocks])
+    own = np.stack([padded(block, len(forest)) for block in blocks])
     level = np.median(own, axis=0)
     inside = np.zeros(len(forest), dtype=bool)
     for node in (at for at in range(len(forest)) if follows._text(contexts, at)[0] == place):

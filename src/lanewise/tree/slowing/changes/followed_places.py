@@ -22,7 +22,7 @@ from lanewise.trace.groups import mask_of, weighted_median
 from lanewise.tree.slowing.changes.machine_speed import FEW, MachineSpeed
 from lanewise.tree.slowing.changes.more_calls import MoreCalls
 from lanewise.tree.slowing.changes.sequential import SIGMA, Evidence, usual_of
-from lanewise.tree.slowing.looks.growing_forest import GrowingForest
+from lanewise.tree.slowing.looks.growing_forest import GrowingForest, padded
 from lanewise.tree.watching.collected import CollectedKind
 
 __all__ = ["Block", "FollowedPlaces", "Grown"]
@@ -81,10 +81,6 @@ class Grown:
     since: int
 
 
-def _padded(values: np.ndarray, size: int) -> np.ndarray:
-    return np.concatenate((values, np.zeros(size - len(values)))) if len(values) < size else values
-
-
 def _log(values: np.ndarray) -> np.ndarray:
     """Logarithms; what took nothing in a block is a tenth."""
     return np.log(np.maximum(values, 0.1))
@@ -113,7 +109,7 @@ class FollowedPlaces:
         self.busy = self.new = False
         self._forest, self._metric = forest, metric
         size = len(forest)
-        own = np.stack([_padded(block[metric], size) for block, _ in first])
+        own = np.stack([padded(block[metric], size) for block, _ in first])
         self._steady = np.empty(0, np.int64)
         self._python = np.isin(np.array(forest.kind), _PYTHON)
         self._own = self._usual = np.median(own, axis=0)
@@ -141,7 +137,7 @@ class FollowedPlaces:
             values = np.where(self._alone, own[:, self._node], whole[:, self._node])
             self._reference = np.median(values, axis=0)
             self._evidence = Evidence(usual_of(_log(values / self._reference)))
-            calls = np.stack([_padded(calls, size) for _, calls in first])
+            calls = np.stack([padded(calls, size) for _, calls in first])
             self._more_calls = MoreCalls(forest.inclusive(calls, self._node))
         self._recent: deque[tuple[int, np.ndarray]] = deque(maxlen=_RECENT)
         self._certain = self._calls_more = np.zeros(self.count, dtype=bool)
@@ -243,7 +239,7 @@ class FollowedPlaces:
     def grown(self) -> list[Grown]:
         """What explains that which takes longer, dearest first; followed from its new level on."""
         size = len(self._forest)
-        own_before, whole_before = _padded(self._own, size), _padded(self._whole, size)
+        own_before, whole_before = padded(self._own, size), padded(self._whole, size)
         found: dict[tuple[int, bool], Grown] = {}
         settled = np.zeros(self.count, dtype=bool)
         for row in np.flatnonzero(self._certain | self._calls_more).tolist():
@@ -255,7 +251,7 @@ class FollowedPlaces:
             else:
                 streak = self._evidence.blocks - int(self._evidence.since[row])
             latest = list(self._recent)[-max(4, min(streak, _RECENT)) :]
-            stacked = np.stack([_padded(block, size) for _, block in latest])
+            stacked = np.stack([padded(block, size) for _, block in latest])
             more = self._beyond_others(row, stacked)
             self._unfelt[row] = 0 < more <= (_NOTICED_WITH_CALLS if self._calls_more[row] else _NOTICED)
             if more <= 0 or self._unfelt[row]:

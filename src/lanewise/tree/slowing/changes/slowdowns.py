@@ -19,6 +19,9 @@ __all__ = ["METRICS", "Block", "Grown", "Slowdowns"]
 METRICS = {"host": "host time", "device": "device time"}
 """Costs that are followed, ns, with what a reader calls them."""
 
+_REFERENCES = 2
+"""A program that has just begun is not yet what it will be: later blocks in which nothing has changed take the place of the
+first ones, once."""
 _LOOK_AGAIN = 4
 """Blocks after which something certain that did not stand out is looked at again."""
 _MOST = 20
@@ -42,9 +45,8 @@ class Slowdowns:
 
     def _begin(self) -> None:
         """A reference is taken from here on."""
-        self._first: list[tuple[Block, np.ndarray]] = []
-        self._later: deque[tuple[Block, np.ndarray]] = deque(maxlen=REFERENCE)
-        self._settled = False
+        self._gathered: deque[tuple[Block, np.ndarray]] = deque(maxlen=REFERENCE)
+        self._references = 0
         self._series: list[FollowedPlaces] = []
         self._busy = self._certain = self._uneven = 0
 
@@ -57,10 +59,8 @@ class Slowdowns:
         self.blocks += 1
         if self.found >= _MOST:
             return []
-        if len(self._first) < REFERENCE:
-            self._first.append((sums, calls))
-            if len(self._first) == REFERENCE:
-                self._follow(self._first)
+        if not self._references:
+            self._gather(sums, calls)
             return []
         found: list[Grown] = []
         busy = certain = unexplained = new = False
@@ -79,24 +79,17 @@ class Slowdowns:
             # Another machine, or another program, than the one that the reference is of.
             self._begin()
         elif new or unexplained:
-            self._later.clear()
-        elif not busy and not self._settled:
-            self._settle(sums, calls)
+            self._gathered.clear()
+        elif not busy and self._references < _REFERENCES:
+            self._gather(sums, calls)
         self.found += len(found)
         return found
 
-    def _settle(self, sums: Block, calls: np.ndarray) -> None:
-        """A program that has just begun is not yet what it will be: later blocks in which nothing has changed take the
-        place of the first ones, once."""
-        self._later.append((sums, calls))
-        if len(self._later) == REFERENCE and not any(series.suspected for series in self._series):
-            self._follow(list(self._later))
-            self._later.clear()
-            self._settled = True
-
-    def _follow(self, reference: list[tuple[Block, np.ndarray]]) -> None:
-        metrics = reference[0][0]
-        self._series = [
-            one for metric in metrics if (one := FollowedPlaces(self._forest, metric, reference, self.blocks)).count
-        ]
-        self._first = reference[:1] * REFERENCE  # only its length is looked at from now on
+    def _gather(self, sums: Block, calls: np.ndarray) -> None:
+        """A block for the next reference; what is followed is followed from that on, once it is complete."""
+        self._gathered.append((sums, calls))
+        if len(self._gathered) == REFERENCE and not any(series.suspected for series in self._series):
+            each = (FollowedPlaces(self._forest, metric, list(self._gathered), self.blocks) for metric in sums)
+            self._series = [one for one in each if one.count]
+            self._gathered.clear()
+            self._references += 1

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lanewise.tree.slowing.looks.growing_forest import padded
 from lanewise.tree.slowing.looks.since_last import Since
 
 __all__ = ["Part", "usual_step"]
@@ -35,23 +36,14 @@ def usual_step(parts: Sequence[Part], nodes: int) -> tuple[Mapping[str, np.ndarr
         late, so that only their mean says something; and mean calls per step. Shape (nodes,) each.
     """
     steps = np.array([part.steps for part in parts], dtype=float)
-    calls = _stacked([part.since.calls for part in parts], nodes)
-    whole = _stacked([part.since.host for part in parts], nodes)
+    calls = np.stack([padded(part.since.calls, nodes) for part in parts])
+    whole = np.stack([padded(part.since.host, nodes) for part in parts])
     host, mean_calls = whole.sum(axis=0) / steps.sum(), calls.sum(axis=0) / steps.sum()
     if len(parts) > 1:
         each = whole / steps[:, None]
         quickest = (each.sum(axis=0) - each.max(axis=0)) / (len(parts) - 1)
-        host = np.where((np.ptp(calls / steps[:, None], axis=0) == 0), quickest, host)
+        host = np.where(np.ptp(calls / steps[:, None], axis=0) == 0, quickest, host)
     costs = {"host": host}
-    if any(part.since.device is not None for part in parts):
-        device = [part.since.device if part.since.device is not None else np.zeros(0) for part in parts]
-        costs["device"] = _stacked(device, nodes).sum(axis=0) / steps.sum()
+    if device := [padded(part.since.device, nodes) for part in parts if part.since.device is not None]:
+        costs["device"] = np.sum(device, axis=0) / steps.sum()
     return costs, mean_calls
-
-
-def _stacked(values: Sequence[np.ndarray], nodes: int) -> np.ndarray:
-    """Nodes that were new later are 0."""
-    stacked = np.zeros((len(values), nodes))
-    for row, one in zip(stacked, values, strict=True):
-        row[: len(one)] = one
-    return stacked

@@ -12,10 +12,15 @@ import numpy as np
 
 from lanewise.tree.forest import preorder, subtree_sums
 
-__all__ = ["GrowingForest", "RawThread"]
+__all__ = ["GrowingForest", "RawThread", "padded"]
 
 
 _ALL = slice(None)
+
+
+def padded(values: np.ndarray, nodes: int) -> np.ndarray:
+    """Values by node, for so many: those that were new later have 0."""
+    return np.concatenate((values, np.zeros(nodes - len(values)))) if len(values) < nodes else values
 
 
 class RawThread(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lanewise.tree.slowing.looks.growing_forest import GrowingForest
+from lanewise.tree.slowing.looks.growing_forest import GrowingForest, padded
 
 __all__ = ["Sampling"]
 
@@ -32,10 +32,10 @@ class Sampling:
         """One window: what each context took by itself."""
         inside = self._forest.inclusive(own)
         whole = float(own.sum())
-        more = np.zeros(len(inside) - len(self._sum))
-        self._sum = np.append(self._sum, more) + inside
-        self._squares = np.append(self._squares, more) + inside**2
-        self._products = np.append(self._products, more) + inside * whole
+        nodes = len(inside)
+        self._sum = padded(self._sum, nodes) + inside
+        self._squares = padded(self._squares, nodes) + inside**2
+        self._products = padded(self._products, nodes) + inside * whole
         self._windows += 1
         self._whole += whole
         self._whole_squares += whole**2
